@@ -1,0 +1,22 @@
+.PHONY: install check test bench docs
+
+install:  ## everything a developer needs, at the versions known to work together
+	python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+
+check:  ## style, types, import direction, spelling
+	ruff check .
+	ruff format --check .
+	mypy
+	lint-imports
+	typos
+
+test:  ## fast tests with coverage first, then big files, fuzzing and other slow ones
+	python -m pytest -q -n 2 -m 'not slow' --cov=capsar --cov-fail-under=92
+	python -m pytest -q -n 2 -m slow
+
+bench:  ## every benchmark; each writes benchmarks/results/NAME.json
+	python benchmarks/reading.py
+	python benchmarks/vectors.py
+
+docs:  ## run what README and docs show, and check their figures
+	python -m pytest -q tests/test_docs.py

@@ -1,0 +1,54 @@
+"""What every benchmark shares: fresh processes, peak memory, and the form of a result."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def peak_memory_mb() -> float:
+    """Return the largest resident size this process has had so far (Linux)."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    line = next(line for line in status.splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 1024
+
+
+def run_fresh(script: str, *arguments: object) -> dict[str, float]:
+    """Run `script` with a subcommand in a fresh process, and return the JSON object it prints."""
+    done = subprocess.run(
+        [sys.executable, script, *map(str, arguments)],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    result: dict[str, float] = json.loads(done.stdout)
+    return result
+
+
+def write_result(name: str, metrics: dict[str, float], packages: tuple[str, ...] = ()) -> None:
+    """Write `results/NAME.json` with what is needed to judge and repeat the figures."""
+    folder = Path(__file__).parent.parent
+    commit = subprocess.run(
+        ["git", "-C", folder, "rev-parse", "HEAD"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    command = f"python benchmarks/{Path(sys.argv[0]).name} {' '.join(sys.argv[1:])}".strip()
+    result = {
+        "name": name,
+        "command": command,
+        "commit": commit,
+        "versions": {"python": platform.python_version()}
+        | {package: version(package) for package in ("numpy", *packages)},
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",
+        "metrics": {key: round(value, 4) for key, value in metrics.items()},
+    }
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    print(path.read_text(encoding="utf-8"))

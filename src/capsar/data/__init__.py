@@ -1,0 +1,1 @@
+"""Files -> `Example`: readers, the catalog of named datasets, splits, the doctor. No torch."""

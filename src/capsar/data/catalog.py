@@ -1,0 +1,190 @@
+"""Named datasets: their files, checksums, licences, and where a user gets each of them.
+
+Files are found below the folder that the environment variable `CAPSAR_DATA` names. Test parts have
+a door of their own, `test_examples`, which only evaluation opens.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tomllib
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from capsar.data.readers import read_examples
+from capsar.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from capsar.data.example import Example
+
+DATA_VARIABLE = "CAPSAR_DATA"
+TEST = "test"
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One file of a dataset."""
+
+    part: str
+    path: str
+    """Relative to the folder of all data."""
+    bytes: int
+    sha256: str
+    source: str
+    commit: str
+    source_path: str
+    sentences: int
+    """Sentences of a labelled file, lines of an unlabelled one, rows of vectors."""
+    labels: dict[str, int] = field(default_factory=dict)
+    """How many judgements have each polarity."""
+
+    def where(self) -> str:
+        """Say where a user gets this file."""
+        at = f" at commit {self.commit}" if self.commit else ""
+        return f"{self.source_path} of {self.source or 'nowhere public'}{at}"
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A named dataset."""
+
+    name: str
+    kind: str
+    """`labelled`, `unlabelled` or `vectors`."""
+    about: str
+    licence: str
+    home: str
+    files: tuple[DataFile, ...]
+
+    def file(self, part: str) -> DataFile:
+        """Return the file of one part.
+
+        Raises:
+            ConfigError: If there is no such part.
+        """
+        for candidate in self.files:
+            if candidate.part == part:
+                return candidate
+        parts = ", ".join(candidate.part for candidate in self.files)
+        raise ConfigError(f"Dataset {self.name!r} has no part {part!r}; its parts are: {parts}")
+
+
+@cache
+def datasets() -> dict[str, Dataset]:
+    """Return every dataset the catalog knows, by name."""
+    content = files("capsar.data").joinpath("catalog.toml").read_text(encoding="utf-8")
+    entries = tomllib.loads(content)["dataset"]
+    found = (
+        Dataset(
+            files=tuple(DataFile(**file) for file in entry.pop("file")),
+            **entry,
+        )
+        for entry in entries
+    )
+    return {dataset.name: dataset for dataset in found}
+
+
+def dataset(name: str) -> Dataset:
+    """Return a dataset by name.
+
+    >>> dataset("mams").licence
+    'Apache-2.0'
+
+    Raises:
+        ConfigError: If the catalog does not know it.
+    """
+    known = datasets()
+    if name not in known:
+        raise ConfigError(f"Unknown dataset {name!r}; known are: {', '.join(known)}")
+    return known[name]
+
+
+def data_folder() -> Path:
+    """Return the folder of all data.
+
+    Raises:
+        ConfigError: If it is not set.
+    """
+    folder = os.environ.get(DATA_VARIABLE)
+    if not folder:
+        raise ConfigError(
+            f"Set {DATA_VARIABLE} to the folder that holds your datasets; `capsar data list` shows "
+            "which files it looks for below that folder, and where to get each."
+        )
+    return Path(folder)
+
+
+def find_file(name: str, part: str) -> Path:
+    """Return the path of a dataset's file, once its checksum has been verified.
+
+    Raises:
+        DataError: If the file is not there, or is not the published one.
+    """
+    file = dataset(name).file(part)
+    path = data_folder() / file.path
+    if not path.is_file():
+        raise DataError(
+            f"{name} ({part}) is not at {str(path)!r}. Get {file.where()}, sha256 {file.sha256}, "
+            f"and mind its licence: {dataset(name).licence}"
+        )
+    if not matches(path, file):
+        raise DataError(
+            f"{str(path)!r} is not the published file: its sha256 should be {file.sha256}. "
+            f"Get it again: {file.where()}"
+        )
+    return path
+
+
+def matches(path: Path, file: DataFile) -> bool:
+    """Tell whether a file on disk is the published one."""
+    if path.stat().st_size != file.bytes:
+        return False
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest() == file.sha256
+
+
+def identify(path: Path) -> tuple[Dataset, DataFile] | None:
+    """Return the dataset and file that a path is, judged by its content, or nothing."""
+    size = path.stat().st_size
+    for candidate in datasets().values():
+        for file in candidate.files:
+            if file.bytes == size and matches(path, file):
+                return candidate, file
+    return None
+
+
+def training_examples(name: str, part: str = "train") -> list[Example]:
+    """Return the examples of a part that may be trained or tuned on.
+
+    Known slips of a published file are passed over; `capsar data check` names them.
+
+    Raises:
+        ConfigError: If the part is a test part.
+    """
+    if part == TEST:
+        raise ConfigError(
+            f"The test part of {name!r} is not for training or tuning; only evaluation opens it"
+        )
+    return list(read_examples(find_file(name, part), errors="skip"))
+
+
+def test_examples(name: str) -> list[Example]:
+    """Return the examples of a test part, for evaluation and nothing else."""
+    return list(read_examples(find_file(name, TEST), errors="skip"))
+
+
+def present(dataset: Dataset) -> list[str]:
+    """Return the parts of a dataset whose file is in the data folder, judged by name and size."""
+    folder = os.environ.get(DATA_VARIABLE)
+    if not folder:
+        return []
+    paths = {file.part: Path(folder) / file.path for file in dataset.files}
+    return [
+        file.part
+        for file in dataset.files
+        if paths[file.part].is_file() and paths[file.part].stat().st_size == file.bytes
+    ]

@@ -1,0 +1,210 @@
+"""The one door to data files: find the format of a file, and read it as examples."""
+
+from __future__ import annotations
+
+import logging
+import re
+import zipfile
+import zlib
+from enum import StrEnum
+from lzma import LZMAError
+from typing import TYPE_CHECKING, BinaryIO, Literal
+
+from capsar.data.example import Example
+from capsar.data.formats.arts import read_arts
+from capsar.data.formats.bing_liu import read_bing_liu
+from capsar.data.formats.plain import read_plain
+from capsar.data.formats.tables import Columns, read_csv, read_jsonl
+from capsar.data.formats.three_line import read_three_line
+from capsar.data.formats.xml import read_xml
+from capsar.errors import FormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from capsar.data.rows import Row
+
+_LOG = logging.getLogger(__name__)
+_SNIFFED_BYTES = 64 * 2**10
+_BING_LIU_LINE = re.compile(rb"^[^\n]*\[[+-]\d\][^\n]*##|^##", re.MULTILINE)
+
+
+class Format(StrEnum):
+    """How a file is written."""
+
+    XML = "xml"
+    ARTS = "arts"
+    THREE_LINE = "three-line"
+    BING_LIU = "bing-liu"
+    CSV = "csv"
+    JSONL = "jsonl"
+    PLAIN = "plain"
+
+
+_BY_SUFFIX = {
+    ".xml": Format.XML,
+    ".json": Format.ARTS,
+    ".raw": Format.THREE_LINE,
+    ".seg": Format.THREE_LINE,
+    ".csv": Format.CSV,
+    ".tsv": Format.CSV,
+    ".jsonl": Format.JSONL,
+    ".ndjson": Format.JSONL,
+    ".unlabel": Format.PLAIN,
+}
+
+
+def find_format(path: Path) -> Format:
+    """Return how a file is written, from its name and, for `.txt` and `.zip`, its first lines.
+
+    Raises:
+        FormatError: If the name says nothing, or the file cannot be opened.
+    """
+    suffix = path.suffix.lower()
+    if suffix in _BY_SUFFIX:
+        return _BY_SUFFIX[suffix]
+    if suffix not in (".txt", ".zip"):
+        known = ", ".join([*_BY_SUFFIX, ".txt", ".zip"])
+        raise FormatError(str(path), "the file", f"unknown ending {suffix!r}; known are {known}")
+    try:
+        start = _first_bytes(path, in_zip=suffix == ".zip")
+    except (OSError, *_ZIP_ERRORS) as error:
+        raise FormatError(str(path), "the file", f"cannot be opened: {error}") from error
+    if b"$T$" in start:
+        return Format.THREE_LINE
+    return Format.BING_LIU if _BING_LIU_LINE.search(start) else Format.PLAIN
+
+
+def read_rows(
+    path: Path,
+    *,
+    format: Format | None = None,  # noqa: A002  (the word users know)
+    columns: Columns = Columns(),
+    encoding: str = "utf-8",
+) -> Iterator[Row]:
+    """Yield everything a file holds: examples, notices about them, bad records as error values.
+
+    Memory does not grow with the file, and nothing but a `FormatError` ever comes of its content.
+    """
+    try:
+        found = format or find_format(path)
+        if path.suffix.lower() == ".zip":
+            yield from _read_zip(path, found)
+            return
+        with path.open("rb") as stream:
+            yield from _read_stream(stream, path, found, columns, encoding)
+    except FormatError as error:
+        yield error
+    except OSError as error:
+        yield FormatError(str(path), "the file", f"cannot be read: {error}")
+
+
+def read_examples(
+    path: Path,
+    *,
+    format: Format | None = None,  # noqa: A002
+    columns: Columns = Columns(),
+    encoding: str = "utf-8",
+    errors: Literal["raise", "skip"] = "raise",
+) -> Iterator[Example]:
+    """Yield the examples of a file.
+
+    Args:
+        path: The file.
+        format: How it is written; found from its name and first lines if not given.
+        columns: What a CSV or JSONL file calls each field.
+        encoding: Of a CSV, JSONL or plain file.
+        errors: `"raise"` stops at the first bad record; `"skip"` passes over bad records and logs
+            their number once.
+
+    Raises:
+        FormatError: At the first bad record, naming file, record and reason.
+    """
+    skipped = 0
+    for row in read_rows(path, format=format, columns=columns, encoding=encoding):
+        if isinstance(row, Example):
+            yield row
+        elif isinstance(row, FormatError):
+            if errors == "raise":
+                raise row
+            skipped += 1
+    if skipped:
+        _LOG.warning(
+            "%s: %d bad records passed over; `capsar data check` names them", path, skipped
+        )
+
+
+def _read_stream(
+    stream: BinaryIO, path: Path, found: Format, columns: Columns, encoding: str
+) -> Iterator[Row]:
+    name = str(path)
+    match found:
+        case Format.XML:
+            return read_xml(stream, name)
+        case Format.ARTS:
+            return read_arts(stream, name)
+        case Format.THREE_LINE:
+            return read_three_line(stream, name)
+        case Format.BING_LIU:
+            return read_bing_liu(stream, name)
+        case Format.JSONL:
+            return read_jsonl(stream, name, columns=columns, encoding=encoding)
+        case Format.PLAIN:
+            return read_plain(stream, name, encoding=encoding)
+        case Format.CSV:
+            delimiter = "\t" if path.suffix.lower() == ".tsv" else None
+            return read_csv(stream, name, columns=columns, encoding=encoding, delimiter=delimiter)
+
+
+# What the zipfile module is known to raise on a damaged, encrypted or exotic archive.
+_ZIP_ERRORS = (
+    zipfile.BadZipFile,
+    zlib.error,
+    LZMAError,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+    LookupError,
+    OverflowError,
+)
+
+
+def _members(archive: zipfile.ZipFile) -> list[str]:
+    return sorted(
+        name
+        for name in archive.namelist()
+        if name.endswith(".txt") and not name.rsplit("/", 1)[-1].lower().startswith("readme")
+    )
+
+
+def _read_zip(path: Path, found: Format) -> Iterator[Row]:
+    """Read the text files of an archive, straight out of it."""
+    member = "the archive"
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for member in _members(archive):
+                with archive.open(member) as stream:
+                    if found is Format.BING_LIU:
+                        yield from read_bing_liu(stream, str(path), member=member)  # type: ignore[arg-type]
+                    else:
+                        yield from read_plain(
+                            stream,  # type: ignore[arg-type]
+                            str(path),
+                            member=member,
+                            encoding="latin-1",
+                        )
+    except _ZIP_ERRORS as error:
+        yield FormatError(str(path), member, f"the archive is damaged or not supported: {error}")
+
+
+def _first_bytes(path: Path, *, in_zip: bool) -> bytes:
+    if not in_zip:
+        with path.open("rb") as stream:
+            return stream.read(_SNIFFED_BYTES)
+    with zipfile.ZipFile(path) as archive:
+        for member in _members(archive):
+            with archive.open(member) as stream:
+                return stream.read(_SNIFFED_BYTES)
+    return b""

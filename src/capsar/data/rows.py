@@ -1,0 +1,125 @@
+"""What a reader yields: examples, notices about them, and bad records as error values.
+
+A bad record is *yielded* as a `FormatError`, not raised, so that one bad row never hides the rest
+of the file; who reads decides whether to raise, skip or list it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO
+
+from capsar.data.example import AspectSpan, Example
+from capsar.errors import ConfigError, DataError, FormatError
+from capsar.labels import parse_polarity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from capsar.labels import Polarity
+
+MAX_RECORD_BYTES = 16 * 2**20
+"""A longer labelled record is damage or an attack, refused before it fills memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something a user should know of a record that was read all the same."""
+
+    record: str
+    kind: str
+    detail: str = ""
+
+
+Row = Example | Notice | FormatError
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a text file, without its line break, and its number from 1."""
+
+    number: int
+    text: str
+
+
+def read_lines(
+    stream: BinaryIO, path: str, *, encoding: str = "utf-8"
+) -> Iterator[Line | FormatError]:
+    """Yield the lines of a file in bounded memory; a line that cannot be decoded is an error value.
+
+    Lines end at a line feed, with or without a carriage return before it, and at nothing else: a
+    no-break space, form feed or Unicode line separator is part of somebody's text.
+    """
+    _check_encoding(encoding)
+    number = 0
+    while chunk := stream.readline(MAX_RECORD_BYTES + 1):
+        number += 1
+        if len(chunk) > MAX_RECORD_BYTES and not chunk.endswith(b"\n"):
+            yield FormatError(
+                path, f"line {number}", f"the line is longer than {MAX_RECORD_BYTES} bytes"
+            )
+            while chunk and not chunk.endswith(b"\n"):
+                chunk = stream.readline(MAX_RECORD_BYTES)
+            continue
+        if number == 1 and encoding == "utf-8":
+            chunk = chunk.removeprefix(b"\xef\xbb\xbf")
+        try:
+            text = chunk.decode(encoding)
+        except UnicodeDecodeError as error:
+            yield FormatError(path, f"line {number}", describe_decode_error(error))
+            continue
+        yield Line(number, text.removesuffix("\n").removesuffix("\r"))
+
+
+def _check_encoding(encoding: str) -> None:
+    """Refuse an encoding that is unknown, or in which a line feed is not one byte."""
+    try:
+        line_feed = "\n".encode(encoding)
+    except LookupError:
+        raise ConfigError(f"Unknown encoding {encoding!r}; try utf-8, latin-1 or cp1252") from None
+    if line_feed != b"\n":
+        raise ConfigError(f"Files in {encoding!r} cannot be read by line; save them as UTF-8")
+
+
+def describe_decode_error(error: UnicodeDecodeError) -> str:
+    """Say which byte is wrong, and what to do."""
+    byte = error.object[error.start]
+    if error.object.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "the file seems to be UTF-16; save it as UTF-8"
+    return (
+        f"byte 0x{byte:02x} at position {error.start} is not valid {error.encoding}; "
+        "save the file as UTF-8, or give its encoding (for example latin-1)"
+    )
+
+
+def parse_label(path: str, record: str, value: str) -> Polarity | FormatError:
+    """Return the polarity a file spells as `value`, or the record's error."""
+    try:
+        return parse_polarity(value)
+    except DataError as error:
+        return FormatError(path, record, str(error))
+
+
+def resolve_span(text: str, term: str, start: int, end: int) -> tuple[AspectSpan, str, str]:
+    """Return where a term stands, given where the file says it stands.
+
+    Returns:
+        The span, and the kind and detail of a notice, both empty if the file is exactly right.
+
+    Raises:
+        DataError: If the term is not there and cannot be found elsewhere without doubt.
+    """
+    inside = 0 <= start < end <= len(text)
+    found = text[start:end] if inside else ""
+    if inside and found == term:
+        return AspectSpan(start, end), "", ""
+    claim = f"{term!r} is not at {start}:{end}"
+    if inside and found.casefold() == term.casefold():
+        return AspectSpan(start, end), "term differs in case from the text", f"{claim}: {found!r}"
+    if term and text.count(term) == 1:
+        place = text.index(term)
+        span = AspectSpan(place, place + len(term))
+        return span, "wrong offset, mended", f"{claim} but at {span.start}:{span.end}"
+    why = "and occurs more than once" if term and term in text else "nor anywhere else in the text"
+    there = f"where {found!r} stands" if inside else f"outside the text of {len(text)} characters"
+    raise DataError(f"{claim}, {there}, {why}")

@@ -1,0 +1,238 @@
+"""Pre-trained word vectors from GloVe's public text files, read as they are.
+
+The first reading of a file turns it into a cache of two files, a matrix that is mapped into memory
+and a list of words; every later reading only looks up the rows it needs.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import numpy as np
+
+from capsar.errors import ArtifactError, FormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from numpy.typing import NDArray
+
+_LOG = logging.getLogger(__name__)
+_ROWS_AT_ONCE = 4096
+_MAX_LINE_BYTES = 2**20
+_CACHE_VERSION = 1
+_Row = tuple[int, bytes]
+"""A line's number, and the numbers on it as text."""
+
+
+@dataclass(frozen=True, slots=True)
+class WordVectors:
+    """Words and their vectors, row by row."""
+
+    words: tuple[str, ...]
+    matrix: NDArray[np.float32]
+    source: str
+    """The name of the file, to stand beside every figure."""
+
+
+def load_vectors(
+    path: Path, words: Collection[str] | None = None, *, cache_folder: Path | None = None
+) -> WordVectors:
+    """Return the vectors of some words, or of all words of a file.
+
+    A word is looked up as a vocabulary spells it; where the file has it only in another case, that
+    row is taken. Words without a vector are left out.
+
+    Args:
+        path: A GloVe text file (or fastText's `.vec`), `word v1 … vn` on each line.
+        words: The spellings that are needed; all of them if not given.
+        cache_folder: Where the cache lies: beside the file if not given, or, where that cannot be
+            written, in the user's cache folder.
+
+    Raises:
+        FormatError: If the file cannot be read, naming the line.
+        ArtifactError: If there is no room for the cache.
+    """
+    matrix, file_words = _open_cache(path, cache_folder)
+    if words is None:
+        return WordVectors(tuple(file_words), np.array(matrix), path.name)
+    rows = _find_rows(file_words, words)
+    order = sorted(rows, key=rows.__getitem__)  # in the order of the file: its pages are read once
+    wanted = np.array([rows[word] for word in order], dtype=np.int64)
+    return WordVectors(tuple(order), np.array(matrix[wanted]), path.name)
+
+
+def _find_rows(file_words: list[str], words: Collection[str]) -> dict[str, int]:
+    """Map each needed word to its row: that of its own spelling, else the first in another case."""
+    needed = set(words)
+    exact: dict[str, int] = {}
+    other_case: dict[str, int] = {}
+    for row, word in enumerate(file_words):
+        if word in needed:
+            exact.setdefault(word, row)
+        elif not word.islower() and (lower := word.lower()) in needed:
+            other_case.setdefault(lower, row)
+    return other_case | exact
+
+
+def _open_cache(path: Path, cache_folder: Path | None) -> tuple[NDArray[np.float32], list[str]]:
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise FormatError(str(path), "the file", f"cannot be read: {error}") from error
+    # The name holds what would make the cache stale, so a changed file never meets an old cache.
+    stamp = f"{status.st_size:x}-{status.st_mtime_ns:x}-v{_CACHE_VERSION}"
+    folders = [cache_folder] if cache_folder else [path.parent, _user_cache()]
+    for folder in folders:
+        target = folder / f"{path.name}.{stamp}.cache"
+        if target.is_dir():
+            return _read_cache(target)
+    for folder in folders:
+        if _writable(folder):
+            target = folder / f"{path.name}.{stamp}.cache"
+            _LOG.info("Reading %s for the first time; later it is read from %s", path, target)
+            _write_cache(path, target)
+            return _read_cache(target)
+    raise ArtifactError(f"No folder for the vector cache can be written: {folders!r}")
+
+
+def _user_cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "capsar"
+
+
+def _writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK)
+
+
+def _read_cache(folder: Path) -> tuple[NDArray[np.float32], list[str]]:
+    try:
+        matrix = np.load(folder / "matrix.npy", mmap_mode="r", allow_pickle=False)
+        words = (folder / "words.txt").read_bytes().decode("utf-8").split("\n")
+    except (OSError, EOFError, ValueError) as error:
+        raise ArtifactError(f"Delete the damaged cache {str(folder)!r}: {error}") from error
+    if len(words) != len(matrix):
+        raise ArtifactError(f"Delete the damaged cache {str(folder)!r}: its files do not agree")
+    return matrix, words
+
+
+def _write_cache(path: Path, target: Path) -> None:
+    """Write the cache whole under another name, then rename it: it is there entirely or not."""
+    try:
+        with tempfile.TemporaryDirectory(prefix=".capsar-", dir=target.parent) as scratch:
+            folder = Path(scratch) / target.name
+            folder.mkdir()
+            _convert(path, folder)
+            try:
+                folder.rename(target)
+            except OSError:
+                if not target.is_dir():  # else another process was first, with the same content
+                    raise
+    except OSError as error:
+        reason = f"Cannot write the vector cache {str(target)!r}: {error}"
+        raise ArtifactError(reason) from error
+
+
+def _convert(path: Path, folder: Path) -> None:
+    """Turn a text file into `matrix.npy` and `words.txt`, a few thousand rows at a time."""
+    num_rows = 0
+    dim = 0
+    with (
+        path.open("rb") as source,
+        (folder / "matrix.npy").open("wb") as matrix_file,
+        (folder / "words.txt").open("w", encoding="utf-8", newline="") as words_file,
+    ):
+        matrix_file.write(_npy_header(0, 0))
+        for words, values in _blocks(source, str(path)):
+            words_file.write("\n" * bool(num_rows) + "\n".join(words))
+            matrix_file.write(values.tobytes())
+            num_rows += len(words)
+            dim = values.shape[1]
+        if not num_rows:
+            raise FormatError(str(path), "the file", "holds no vectors")
+        matrix_file.seek(0)
+        matrix_file.write(_npy_header(num_rows, dim))
+
+
+_NPY_HEADER_BYTES = 128
+
+
+def _npy_header(num_rows: int, dim: int) -> bytes:
+    """The header of a NumPy file, of a fixed size so that the shape can be filled in at the end."""
+    text = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({num_rows}, {dim}), }}"
+    magic = b"\x93NUMPY\x01\x00"
+    body = text.ljust(_NPY_HEADER_BYTES - len(magic) - 3) + "\n"
+    return magic + len(body).to_bytes(2, "little") + body.encode()
+
+
+def _blocks(source: BinaryIO, path: str) -> Iterator[tuple[list[str], NDArray[np.float32]]]:
+    """Yield blocks of words and vectors."""
+    dim = 0
+    seen: set[str] = set()
+    words: list[str] = []
+    rows: list[_Row] = []
+    for line_number, line in _vector_lines(source, path):
+        if not dim:
+            dim = line.count(b" ")
+        word, numbers = _cut(line, dim)
+        text = word.decode("utf-8", "replace")
+        if text in seen or not text:
+            continue  # a few words stand twice in public files: the first, more frequent one counts
+        seen.add(text)
+        words.append(text)
+        rows.append((line_number, numbers))
+        if len(rows) == _ROWS_AT_ONCE:
+            yield words, _parse(rows, dim, path)
+            words, rows = [], []
+    if rows:
+        yield words, _parse(rows, dim, path)
+
+
+def _vector_lines(source: BinaryIO, path: str) -> Iterator[tuple[int, bytes]]:
+    """Yield numbered lines without the header that fastText writes and GloVe does not."""
+    line_number = 0
+    while line := source.readline(_MAX_LINE_BYTES):
+        line_number += 1
+        if len(line) == _MAX_LINE_BYTES:
+            raise FormatError(path, f"line {line_number}", "is too long for a word and its vector")
+        line = line.rstrip(b"\r\n ")
+        is_header = line_number == 1 and line.count(b" ") == 1 and line.replace(b" ", b"").isdigit()
+        if line and not is_header:
+            yield line_number, line
+
+
+def _cut(line: bytes, dim: int) -> tuple[bytes, bytes]:
+    """Part a word from its numbers; a few words of GloVe 840B hold spaces themselves."""
+    if line.count(b" ") <= dim:
+        word, _, values = line.partition(b" ")
+        return word, values
+    pieces = line.rsplit(b" ", dim)
+    return pieces[0], b" ".join(pieces[1:])
+
+
+def _parse(rows: list[_Row], dim: int, path: str) -> NDArray[np.float32]:
+    """Read the numbers of a block at once; only where that fails, find the line to blame."""
+    values = _to_floats(b" ".join(numbers for _, numbers in rows))
+    if values.size != len(rows) * dim:
+        for line_number, numbers in rows:
+            if _to_floats(numbers).size != dim:
+                reason = f"expected a word and {dim} numbers, got {numbers[:60]!r} after the word"
+                raise FormatError(path, f"line {line_number}", reason)
+    return values.reshape(len(rows), dim)
+
+
+def _to_floats(text: bytes) -> NDArray[np.float32]:
+    """Return the numbers of a text, or none at all if one of them is no finite number."""
+    try:
+        values = np.array(text.split(), dtype=np.float32)
+    except ValueError:
+        return np.empty(0, dtype=np.float32)
+    return values if np.isfinite(values).all() else values[:0]

@@ -1,0 +1,214 @@
+"""The catalog, the dev split, overlaps between sets, and the doctor, on files of our own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+import samples
+from hypothesis import given
+from hypothesis import strategies as st
+
+from capsar.data import catalog
+from capsar.data.doctor import check_file, data_files, find_overlaps
+from capsar.data.example import AspectSpan, Example
+from capsar.data.overlap import SentenceIndex, Sharing
+from capsar.data.splits import drop_shared, split_dev
+from capsar.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from random import Random
+
+    from capsar.labels import Polarity
+
+
+def test_the_catalog_is_complete() -> None:
+    known = catalog.datasets()
+    files = [file for dataset in known.values() for file in dataset.files]
+    assert len({file.path for file in files}) == len(files)
+    for file in files:
+        assert len(file.sha256) == 64
+        assert file.bytes > 0
+        assert "github.com" in file.where() or "glove" in file.path
+
+
+def test_an_unknown_name_or_part_lists_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match=r"Unknown dataset 'semeval'.*mams"):
+        catalog.dataset("semeval")
+    with pytest.raises(ConfigError, match="no part 'dev'; its parts are: train, test"):
+        catalog.dataset("twitter").file("dev")
+
+
+def test_a_file_that_is_not_here_says_where_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CAPSAR_DATA", raising=False)
+    with pytest.raises(ConfigError, match="Set CAPSAR_DATA"):
+        catalog.find_file("mams", "train")
+    monkeypatch.setenv("CAPSAR_DATA", str(tmp_path))
+    with pytest.raises(DataError, match=r"siat-nlp/MAMS.*sha256 26ba39.*Apache-2\.0"):
+        catalog.find_file("mams", "train")
+    assert catalog.present(catalog.dataset("mams")) == []
+
+
+def test_a_file_that_is_not_the_published_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CAPSAR_DATA", str(tmp_path))
+    file = catalog.dataset("mams").file("train")
+    path = tmp_path / file.path
+    path.parent.mkdir(parents=True)
+    for content in (b"short", b"x" * file.bytes):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match="not the published file"):
+            catalog.find_file("mams", "train")
+
+
+def test_a_test_part_is_not_for_training() -> None:
+    with pytest.raises(ConfigError, match="only evaluation opens it"):
+        catalog.training_examples("mams", "test")
+
+
+def example(text: str, polarity: Polarity | None = None) -> Example:
+    return Example(text, (), polarity)
+
+
+@given(st.lists(st.text("abc ", min_size=1), min_size=4), st.integers(0, 5), st.randoms())
+def test_a_split_is_by_sentence_and_not_by_order(
+    texts: list[str], seed: int, random: Random
+) -> None:
+    examples = [example(text) for text in texts]
+    try:
+        split = split_dev(examples, share=0.3, seed=seed)
+    except ConfigError:
+        assert len({" ".join(text.split()) for text in texts}) < 4
+        return
+    assert Counter(split.train + split.dev) == Counter(examples)
+    words = [{tuple(e.text.split()) or e.text for e in part} for part in (split.train, split.dev)]
+    assert not words[0] & words[1]
+    shuffled = list(examples)
+    random.shuffle(shuffled)
+    assert set(split_dev(shuffled, share=0.3, seed=seed).dev) == set(split.dev)
+
+
+def test_a_split_is_the_same_everywhere() -> None:
+    """Golden: a change here would silently change every experiment."""
+    examples = [example(f"sentence number {number}") for number in range(20)]
+    dev = [e.text.split()[-1] for e in split_dev(examples, share=0.2, seed=7).dev]
+    assert dev == ["0", "8", "16", "19"]
+
+
+def test_a_split_needs_two_parts() -> None:
+    examples = [example("same words"), example("Same words!")]
+    with pytest.raises(ConfigError, match="1 different sentences"):
+        split_dev(examples)
+    with pytest.raises(ConfigError, match="between 0 and 1"):
+        split_dev(examples, share=1.0)
+
+
+def test_shared_sentences_are_found_and_dropped() -> None:
+    judged_on = ["The soup was cold and the staff were lovely!", "Great food."]
+    train = [
+        "the soup was cold, and the staff were lovely",  # the same words
+        "My soup was cold and the staff were rude to us",  # half of its 5-grams
+        "great FOOD",
+        "Great food and a great view",  # only two words shared
+        "We liked the view.",
+        "!!!",
+    ]
+    cleared = drop_shared([example(text) for text in train], judged_on)
+    assert [e.text for e in cleared.kept] == train[3:]
+    assert cleared.dropped == {Sharing.EXACT: 2, Sharing.NEAR: 1}
+    again = drop_shared(cleared.kept, judged_on)
+    assert again.dropped == {Sharing.EXACT: 0, Sharing.NEAR: 0}
+
+
+def test_exact_wins_over_near() -> None:
+    index = SentenceIndex()
+    index.add("a", ["one two three four five six", "one two three four five six seven"])
+    assert index.find("one two three four five six") == {"a": Sharing.EXACT}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, content in samples.FILES.items():
+        (tmp_path / name).write_bytes(content)
+    for name in ("README.md", "LICENSE", "MANIFEST.tsv", "schema.xsd"):
+        (tmp_path / name).write_text("not data")
+    return tmp_path
+
+
+def test_only_data_files_of_a_folder_are_checked(folder: Path) -> None:
+    assert [path.name for path in data_files(folder)] == sorted(samples.FILES)
+
+
+def test_the_doctor_counts_and_names(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text(
+        "text,aspect,polarity\n"
+        "two menus,menu,positive\n"  # inside a word
+        "two menus,menu,negative\n"  # another polarity
+        "two menus,menu,negative\n"  # again
+        " soup\xa0and soup ,soup,neutral\n"
+        "no aspect,,\n"
+        "no aspect,dog,conflict\n",
+        encoding="utf-8",
+    )
+    report, texts = check_file(path)
+    assert report.format == "csv"
+    assert report.labels == {"positive": 1, "negative": 2, "neutral": 1, "conflict": 1}
+    assert (report.examples, report.sentences, report.sentences_without_aspect) == (5, 3, 1)
+    assert [error.record for error in report.bad] == ["line 7"]
+    assert {kind: tally.count for kind, tally in report.notices.items()} == {
+        "span begins or ends inside a word": 3,
+        "same aspect, different polarity": 2,
+        "same judgement again": 1,
+        "white space around the text": 1,
+        "no-break spaces": 1,
+    }
+    assert report.labels_as_published is None
+    assert sorted(texts) == [" soup\xa0and soup ", "no aspect", "two menus"]
+
+
+def test_the_doctor_finds_a_term_that_occurs_twice_and_a_text_that_stands_twice(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "a.xml"
+    twice = [samples.sentence("tea and tea", ("tea", "neutral", 8, 11), id=name) for name in "ab"]
+    path.write_bytes(samples.semeval14(*twice))
+    report, _ = check_file(path)
+    counts = {kind: tally.count for kind, tally in report.notices.items()}
+    assert counts == {
+        "term occurs more than once in its sentence": 2,
+        "text of more than one sentence": 1,
+        "same judgement again": 1,
+    }
+
+
+def test_the_doctor_bounds_what_it_remembers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("capsar.data.doctor.MAX_REMEMBERED", 2)
+    path = tmp_path / "a.csv"
+    path.write_text("text\na\nb\nc\nd\n")
+    report, texts = check_file(path)
+    assert not report.remembered_all
+    assert report.examples == 4
+    assert texts == []  # nothing is labelled
+
+
+def test_the_doctor_of_an_unknown_format_says_so(tmp_path: Path) -> None:
+    report, _ = check_file(tmp_path / "x.docx")
+    assert "unknown ending" in report.bad[0].reason
+
+
+def test_overlaps_are_counted_once_a_pair(tmp_path: Path) -> None:
+    texts = {"a": ["The soup was cold.", "Fine view"], "b": ["the soup WAS cold", "x"], "c": ["y"]}
+    (overlap,) = find_overlaps(texts)
+    assert (overlap.path, overlap.other, overlap.exact, overlap.near) == ("a", "b", 1, 0)
+
+
+def test_spans_know_their_order() -> None:
+    assert sorted([AspectSpan(4, 5), AspectSpan(0, 9)])[0] == AspectSpan(0, 9)

@@ -1,0 +1,390 @@
+"""Every reader: golden records, every way a record can be bad, and no bytes that break it."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import samples
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from capsar.data.example import AspectSpan, Example, find_spans
+from capsar.data.formats.tables import Columns
+from capsar.data.readers import Format, find_format, read_examples, read_rows
+from capsar.data.rows import MAX_RECORD_BYTES, Notice
+from capsar.errors import AspectNotFoundError, ConfigError, DataError, FormatError
+from capsar.labels import Polarity
+
+Write = Callable[[str, bytes], Path]
+NEGATIVE, NEUTRAL, POSITIVE = Polarity.NEGATIVE, Polarity.NEUTRAL, Polarity.POSITIVE
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def _write(name: str, content: bytes) -> Path:
+        path = tmp_path / name
+        path.write_bytes(content)
+        return path
+
+    return _write
+
+
+def judged(rows: list[object]) -> list[tuple[str | None, Polarity | None]]:
+    return [(row.aspect, row.polarity) for row in rows if isinstance(row, Example)]
+
+
+def bad(rows: list[object]) -> list[FormatError]:
+    return [row for row in rows if isinstance(row, FormatError)]
+
+
+def kinds(rows: list[object]) -> list[str]:
+    return [row.kind for row in rows if isinstance(row, Notice)]
+
+
+def test_semeval14(write: Write) -> None:
+    rows = list(read_rows(write("a.xml", samples.SEMEVAL14)))
+    assert judged(rows) == [("soup", NEGATIVE), (None, None)]
+    assert rows[0].spans == (AspectSpan(4, 8),)
+    assert rows[0].group == "s1"
+    (error,) = bad(rows)
+    assert "sentence 3 (id 's3')" in error.record
+    assert "'angry' is not a polarity" in error.reason
+
+
+def test_text_is_untouched(write: Write) -> None:
+    text = "\xa0 The\u2003soup &amp; <![CDATA[<b>]]> bread "
+    content = samples.semeval14(samples.sentence(text, ("bread", "positive", 17, 22)))
+    (example,) = read_examples(write("a.xml", content))
+    assert example.text == "\xa0 The\u2003soup & <b> bread "
+    assert example.aspect == "bread"
+
+
+def test_semeval16(write: Write) -> None:
+    rows = list(read_rows(write("b.xml", samples.SEMEVAL16)))
+    assert judged(rows) == [
+        ("staff", POSITIVE),
+        ("kitchen", NEGATIVE),
+        (None, NEUTRAL),
+        ("kitchen", NEGATIVE),
+        (None, None),
+    ]
+    assert kinds(rows) == [
+        "term differs in case from the text",
+        "implicit target",
+        "wrong offset, mended",
+    ]
+    (error,) = bad(rows)
+    assert "'sofa' is not at -1:3, outside the text" in error.reason
+    assert error.polarity is NEGATIVE
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "not well-formed"),
+        (b"<sentences><sentence></sentences>", "not well-formed"),
+        (samples.semeval14("<sentence/>"), "no <text>"),
+        (samples.semeval14(samples.sentence("a b", ("b", "neutral", "x", 3))), "whole numbers"),
+        (samples.semeval14(samples.sentence("a b b", ("b", "neutral", 0, 1))), "more than once"),
+        (samples.SEMEVAL14.replace(b'term="soup"', b""), "needs a term"),
+        (b"<?xml version='1.0' encoding='nonsense'?><a/>", "encoding"),
+        (b"<?xml version='1.0' encoding='cp037'?><a/>", ""),
+        (b"<!DOCTYPE a [<!ENTITY x 'y'>]><sentences>&x;</sentences>", "refused"),
+        (
+            b"<!DOCTYPE a [<!ENTITY x SYSTEM 'file:///etc/passwd'>]><sentences><sentence><text>&x;"
+            b"</text></sentence></sentences>",
+            "refused",
+        ),
+        (
+            b"<!DOCTYPE a [<!ENTITY a '"
+            + b"x" * 1000
+            + b"'><!ENTITY b '"
+            + b"&a;" * 1000
+            + b"'>]><sentences><sentence><text>&b;</text></sentence></sentences>",
+            "refused",
+        ),
+        (b"<!DOCTYPE a SYSTEM 'http://localhost/x.dtd'><sentences/>", "refused"),
+        (b"<sentences>" + b"<sentence>" * 100_000, "not well-formed"),
+    ],
+)
+def test_bad_xml_is_named_or_refused(write: Write, content: bytes, reason: str) -> None:
+    errors = bad(list(read_rows(write("a.xml", content))))
+    assert errors
+    assert reason in errors[0].reason
+    assert errors[0].record
+
+
+def test_a_sentence_without_end_is_refused_before_it_fills_memory(write: Write) -> None:
+    content = b"<sentences><sentence><text>" + b"x" * (MAX_RECORD_BYTES + 2**20)
+    (error,) = bad(list(read_rows(write("a.xml", content))))
+    assert "longer than" in error.reason
+
+
+def test_arts(write: Write) -> None:
+    rows = list(read_rows(write("c.json", samples.ARTS)))
+    assert judged(rows) == [("screen", POSITIVE), ("screen", NEGATIVE)]
+    assert {row.group for row in rows if isinstance(row, Example)} == {"7:1_0"}
+    assert [row.id for row in rows if isinstance(row, Example)] == [
+        "key '7:1_0'",
+        "key '7:1_0_adv1'",
+    ]
+    assert kinds(rows) == ["wrong offset, mended"]
+    assert [error.record for error in bad(rows)] == ["key '7:2_0'", "key '7:3_0'"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"[]", b"{", b"\xff", b"[" * 200_000, b'{"a": ' + b"9" * 5000 + b"}",
+     b'{"a": {"sentence": "x", "term": "x", "polarity": "glad", "from": 0, "to": 1}}'],
+)  # fmt: skip
+def test_bad_json_is_named(write: Write, content: bytes) -> None:
+    (error,) = list(read_rows(write("c.json", content)))
+    assert isinstance(error, FormatError)
+    assert error.record
+
+
+def test_three_lines(write: Write) -> None:
+    rows = list(read_rows(write("d.raw", samples.THREE_LINE)))
+    first, second = (row for row in rows if isinstance(row, Example))
+    assert first.text == "i love my new phone ( my new phone ! )"
+    assert [first.text[s.start : s.end] for s in first.spans] == ["new phone", "new phone"]
+    assert (second.text, second.polarity) == ("tv is so so .", NEUTRAL)
+    assert kinds(rows) == ["brackets written as -LRB- and the like, restored", "more than one $T$"]
+    (error,) = bad(rows)
+    assert error.record == "line 4"
+
+
+@pytest.mark.parametrize(
+    ("content", "record"),
+    [
+        (b"a $T$ b\nx\n", "line 1"),
+        (b"a $T$ b\n \n1\n", "line 1"),
+        (b"a $T$ b\nx\n5\n", "line 1"),
+        (b"a $T$ b\n\xff\n1\n", "line 2"),
+        (b"\xff\n", "line 1"),
+    ],
+)
+def test_bad_three_line_records_are_named(write: Write, content: bytes, record: str) -> None:
+    errors = bad(list(read_rows(write("d.raw", content))))
+    assert errors[0].record == record
+
+
+@pytest.mark.parametrize("name", ["g.txt", "l.zip"])
+def test_bing_liu(write: Write, name: str) -> None:
+    rows = list(read_rows(write(name, samples.FILES[name])))
+    assert judged(rows) == [("battery life", POSITIVE), (None, NEGATIVE), (None, None)]
+    assert kinds(rows) == ["feature not in the sentence"]
+    (error,) = bad(rows)
+    assert error.record.endswith("line 5")
+
+
+def test_bing_liu_mark_without_sign_is_named(write: Write) -> None:
+    (error,) = list(read_rows(write("g.txt", b"setup[2]##the setup .\n"), format=Format.BING_LIU))
+    assert isinstance(error, FormatError)
+    assert "'setup[2]'" in error.reason
+
+
+@pytest.mark.parametrize("name", ["i.csv", "j.tsv"])
+def test_csv(write: Write, name: str) -> None:
+    content = samples.CSV if name == "i.csv" else samples.CSV.replace(b",", b"\t")
+    rows = list(read_rows(write(name, content)))
+    assert judged(rows) == [("soup", NEGATIVE), ("soup", POSITIVE), ("soup", NEUTRAL)]
+    assert len(rows[1].spans) == 2
+    assert "\n" in rows[1].text
+    assert [error.record for error in bad(rows)] == ["line 6", "line 7"]
+    assert "'stew' does not occur" in bad(rows)[0].reason
+
+
+@pytest.mark.parametrize(
+    ("content", "record", "reason"),
+    [
+        (b"", "line 1 (the header)", "no column 'text'"),
+        (b"review,label\nx,1\n", "line 1 (the header)", "found ['review', 'label']"),
+        (b"text,text\nx,y\n", "line 1 (the header)", "more than one column"),
+        (b"text,start\nx,1\n", "line 1 (the header)", "go together"),
+        (b"text,aspect\nx\n", "line 2", "expected 2 fields"),
+        (b'text\n"x\n', "line 2", "not CSV"),
+        (b"text\nx\ry\n", "line 2", "not CSV"),
+        (b'"text\n', "line 1", "header is not CSV"),
+        (b"text\ncaf\xe9\nok\n", "line 2", "byte 0xe9 at position 3 is not valid utf-8"),
+        (b"\xff\xfet\x00", "line 1", "UTF-16"),
+        (b"text,aspect,start,end\nsoup,soup,1,4\n", "line 2", "'soup' is not at 1:4, where 'oup'"),
+        (b"text,start,end\nsoup,a,4\n", "line 2", "whole number, got 'a'"),
+        (b"text,start,end\nsoup,2,9\n", "line 2", "outside the text"),
+        (b"text,start,end\nsoup,3,1\n", "line 2", "0 <= start < end"),
+        (b"text\n" + b"x" * 200_000 + b"\n", "line 2", "field larger than field limit"),
+        (b"text\n" + b"x" * (MAX_RECORD_BYTES + 5) + b"\n", "line 2", "longer than"),
+    ],
+)
+def test_bad_csv_is_named(write: Write, content: bytes, record: str, reason: str) -> None:
+    error = bad(list(read_rows(write("i.csv", content))))[0]
+    assert error.record == record
+    assert reason in error.reason
+
+
+def test_csv_goes_on_after_a_bad_record(write: Write) -> None:
+    content = b"text\nfirst\ncaf\xe9\n\nx\ry\nlast\n"
+    rows = list(read_rows(write("i.csv", content)))
+    assert [row.text for row in rows if isinstance(row, Example)] == ["first", "last"]
+    assert len(bad(rows)) == 2
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_columns_delimiter_byte_order_mark_and_encoding(write: Write, delimiter: str) -> None:
+    lines = [["review", "term", "label"], ["Das Café, schön", "Café", "Positive"]]
+    table = "\r\n".join(delimiter.join(f'"{v}"' for v in line) for line in lines)
+    columns = Columns(text="review", aspect="term", polarity="label")
+    path = write("i.csv", b"\xef\xbb\xbf" + table.encode())
+    assert judged(list(read_rows(path, columns=columns))) == [("Café", POSITIVE)]
+    path = write("i.csv", table.encode("latin-1"))
+    rows = list(read_rows(path, columns=columns, encoding="latin-1"))
+    assert judged(rows) == [("Café", POSITIVE)]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "nonsense"])
+def test_an_encoding_that_cannot_be_used_is_refused(write: Write, encoding: str) -> None:
+    with pytest.raises(ConfigError, match=encoding):
+        list(read_rows(write("i.csv", b"text\nx\n"), encoding=encoding))
+
+
+def test_a_column_asked_for_must_be_there(write: Write) -> None:
+    rows = list(read_rows(write("i.csv", b"text\nx\n"), columns=Columns(polarity="stars")))
+    assert "no column 'stars'" in bad(rows)[0].reason
+
+
+def test_jsonl(write: Write) -> None:
+    rows = list(read_rows(write("k.jsonl", samples.JSONL)))
+    assert judged(rows) == [
+        ("soup", NEGATIVE), ("tea", POSITIVE), ("Slow", NEGATIVE), (None, None)
+    ]  # fmt: skip
+    assert [error.record for error in bad(rows)] == ["line 4", "line 5"]
+    assert rows[1].group == rows[2].group == "line 2"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"[]", b"7", b'{"text": "x", "aspects": 3}', b"[" * 100_000, b"\xff", b"9" * 5000,
+     b'{"text": "x", "aspect": 5}', b'{"text": "x", "polarity": true}', b'{"aspect": "x"}'],
+)  # fmt: skip
+def test_bad_json_lines_are_named(write: Write, line: bytes) -> None:
+    (error,) = list(read_rows(write("k.jsonl", line)))
+    assert isinstance(error, FormatError)
+    assert error.record == "line 1"
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    list(
+        zip(
+            samples.FILES,
+            [
+                "xml",
+                "xml",
+                "arts",
+                *["three-line"] * 3,
+                "bing-liu",
+                "plain",
+                "csv",
+                "csv",
+                "jsonl",
+                "bing-liu",
+                "plain",
+                "plain",
+            ],
+            strict=True,
+        )
+    ),
+)
+def test_every_sample_is_read_as_its_format(write: Write, name: str, found: str) -> None:
+    path = write(name, samples.FILES[name])
+    assert find_format(path) == found
+    assert any(isinstance(row, Example) for row in read_rows(path))
+
+
+def test_an_unknown_or_absent_file_is_an_error(tmp_path: Path) -> None:
+    for name, reason in [
+        ("x.docx", "unknown ending"),
+        ("x.csv", "cannot be read"),
+        ("x.txt", "cannot be opened"),
+    ]:
+        (error,) = list(read_rows(tmp_path / name))
+        assert isinstance(error, FormatError)
+        assert reason in error.reason
+
+
+def test_a_damaged_archive_is_an_error(write: Write) -> None:
+    content = samples.FILES["l.zip"]
+    for damaged in (b"", content[:40], content[:-30], content.replace(b"camera", b"CAMERA", 1)):
+        assert bad(list(read_rows(write("l.zip", damaged))))
+
+
+def test_bad_records_are_raised_or_skipped(write: Write, caplog: pytest.LogCaptureFixture) -> None:
+    path = write("i.csv", samples.CSV)
+    with pytest.raises(FormatError, match=r"i\.csv: line 6: Aspect 'stew'"):
+        list(read_examples(path))
+    with caplog.at_level(logging.WARNING):
+        assert len(list(read_examples(path, errors="skip"))) == 3
+    assert "2 bad records" in caplog.text
+
+
+def test_spans_are_found_as_whole_words_first() -> None:
+    assert find_spans("art at the party, art", "art") == (AspectSpan(0, 3), AspectSpan(18, 21))
+    assert find_spans("two menus", "menu") == (AspectSpan(4, 8),)
+    for absent in ("dog", "", "  "):
+        with pytest.raises(AspectNotFoundError):
+            find_spans("the cat", absent)
+
+
+def test_examples_refuse_spans_outside_their_text() -> None:
+    with pytest.raises(DataError, match="outside the text"):
+        Example("soup", (AspectSpan(0, 5),))
+    with pytest.raises(DataError, match="start=3, end=3"):
+        AspectSpan(3, 3)
+    assert Example("soup").aspect is None
+
+
+ANY_BYTES = st.one_of(
+    st.binary(max_size=300),
+    st.builds(
+        lambda content, at, cut, insert: content[:at] + insert + content[at + cut :],
+        st.sampled_from(list(samples.FILES.values())),
+        st.integers(0, 600),
+        st.integers(0, 40),
+        st.binary(max_size=12),
+    ),
+)
+
+
+@settings(
+    max_examples=1500, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+)
+@given(name=st.sampled_from(list(samples.FILES)), content=ANY_BYTES)
+def test_no_bytes_break_a_reader(tmp_path: Path, name: str, content: bytes) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    for row in read_rows(path):
+        if isinstance(row, FormatError):
+            assert row.record
+            assert row.path == str(path)
+        elif isinstance(row, Example):
+            for span in row.spans:
+                assert row.text[span.start : span.end]
+
+
+@pytest.mark.slow
+def test_no_bytes_break_a_reader_under_a_coverage_guided_fuzzer(tmp_path: Path) -> None:
+    harness = Path(__file__).parent.parent / "fuzz" / "fuzz_readers.py"
+    done = subprocess.run(
+        [sys.executable, harness, tmp_path, "-runs=60000", "-max_total_time=40", "-max_len=600"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "Done " in done.stderr

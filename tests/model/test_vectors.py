@@ -1,0 +1,149 @@
+"""GloVe files as they are: odd rows, damage, the cache, and the size of the real ones."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import vectors as benchmark
+from capsar.errors import ArtifactError, FormatError
+from capsar.model.vectors import load_vectors
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def glove(tmp_path: Path) -> Path:
+    path = tmp_path / "glove.txt"
+    path.write_bytes(
+        b"the 0.1 -0.2 3e-1\n"
+        b"The 9 9 9\n"
+        b". . . 1 2 3\n"  # words with spaces, as in GloVe 840B
+        b"iPhone 4 5 6\n"
+        b"caf\xc3\xa9 7 8 9\n"
+        b"a\xc2\x85b 1 1 1\n"  # a Unicode line break inside a word
+        b"x\ry 2 2 2\n"
+        b"the 8 8 8\n"  # a word that stands twice
+        b"\xff\xfe 3 3 3\n"  # not UTF-8
+    )
+    return path
+
+
+def test_rows_are_read_as_they_are(glove: Path) -> None:
+    vectors = load_vectors(glove)
+    assert vectors.words == (
+        "the", "The", ". . .", "iPhone", "café", "a\x85b", "x\ry", "\ufffd\ufffd"
+    )  # fmt: skip
+    np.testing.assert_array_equal(vectors.matrix[0], np.array([0.1, -0.2, 0.3], dtype=np.float32))
+    assert vectors.matrix.dtype == np.float32
+    assert vectors.source == "glove.txt"
+
+
+def test_only_needed_rows_are_kept_and_other_cases_found(glove: Path) -> None:
+    vectors = load_vectors(glove, ["iphone", "the", "nowhere", "café"])
+    assert vectors.words == ("the", "iphone", "café")
+    np.testing.assert_array_equal(vectors.matrix[:, 0], np.array([0.1, 4, 7], dtype=np.float32))
+    assert load_vectors(glove, []).matrix.shape == (0, 3)
+
+
+def test_the_cache_is_used_and_follows_the_file(glove: Path) -> None:
+    load_vectors(glove)
+    (cache,) = glove.parent.glob("*.cache")
+    stamp = cache.stat().st_mtime_ns
+    load_vectors(glove)
+    assert cache.stat().st_mtime_ns == stamp
+    glove.write_bytes(b"new 5 6\n")
+    os.utime(glove, ns=(1, 1))
+    assert load_vectors(glove).words == ("new",)
+
+
+def test_a_header_line_of_fasttext_is_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "wiki.vec"
+    path.write_bytes(b"2 3\r\na 1 2 3 \r\n\nb 4 5 6\r\n")
+    assert load_vectors(path).words == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("content", "place"),
+    [
+        (b"a 1 2\nb 1\n", "line 2"),
+        (b"a 1 2\nb 1 x\n", "line 2"),
+        (b"a 1 2\nb 1 nan\n", "line 2"),
+        (b"a 1 2\nb 1 1e99\n", "line 2"),
+        (b"", "the file"),
+        (b"a " + b"1 " * 600_000, "line 1"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:overflow encountered")
+def test_a_damaged_file_is_named_and_leaves_no_cache(
+    tmp_path: Path, content: bytes, place: str
+) -> None:
+    path = tmp_path / "glove.txt"
+    path.write_bytes(content)
+    with pytest.raises(FormatError, match=place):
+        load_vectors(path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["glove.txt"]
+
+
+def test_an_absent_file_and_a_damaged_cache_are_named(glove: Path) -> None:
+    with pytest.raises(FormatError, match="cannot be read"):
+        load_vectors(glove.parent / "absent.txt")
+    load_vectors(glove)
+    (cache,) = glove.parent.glob("*.cache")
+    words = cache / "words.txt"
+    words.write_text("the")
+    with pytest.raises(ArtifactError, match="do not agree"):
+        load_vectors(glove)
+    (cache / "matrix.npy").write_bytes(b"")
+    with pytest.raises(ArtifactError, match="Delete the damaged cache"):
+        load_vectors(glove)
+
+
+def test_the_cache_goes_elsewhere_where_the_file_cannot_be_written_to(
+    glove: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("capsar.model.vectors.os.access", lambda p, _: p != glove.parent)
+    assert load_vectors(glove, ["the"]).words == ("the",)
+    assert list((tmp_path / "home" / "capsar").iterdir())
+    monkeypatch.setattr("capsar.model.vectors.os.access", lambda *_: False)
+    with pytest.raises(ArtifactError, match="No folder"):
+        load_vectors(glove, cache_folder=tmp_path / "other")
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_said_and_leaves_no_cache(glove: Path, tmp_path: Path) -> None:
+    """A real file system with no room left."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], check=True)
+    try:
+        benchmark.generate(glove, 1000)
+        with pytest.raises(ArtifactError, match=r"Cannot write the vector cache.*No space left"):
+            load_vectors(glove, cache_folder=disk)
+        assert list(disk.iterdir()) == []
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+@pytest.mark.slow
+def test_a_file_of_the_size_of_glove_42b(tmp_path: Path) -> None:
+    metrics = benchmark.measure(tmp_path)
+    assert metrics["file_rows"] == 1_900_000
+    assert metrics["rows_kept"] == 10_000
+    assert metrics["first_load_peak_mb"] < 1500
+    assert metrics["second_load_s"] < 2
+
+
+@pytest.mark.data
+def test_the_vectors_at_hand(shared: Path, tmp_path: Path) -> None:
+    path = shared / "vectors" / "glove.840B.300d.subset.txt"
+    vectors = load_vectors(path, cache_folder=tmp_path)
+    assert vectors.matrix.shape == (8739, 300)
+    some = load_vectors(path, ["battery", "n't", "not-a-word"], cache_folder=tmp_path)
+    assert set(some.words) == {"battery", "n't"}

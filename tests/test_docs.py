@@ -1,0 +1,85 @@
+"""README and docs: what they show is run, their figures are those of committed results, links hold."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+FIGURE = re.compile(r"([\d,]*\.?\d+)[^\d`(]*\(`([\w-]+)\.json`:\s`(\w+)`\)")
+
+
+def text_of(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_blocks_print_what_the_page_says(
+    page: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    failures, _ = doctest.testfile(str(page), module_relative=False)
+    assert failures == 0
+    blocks = re.findall(r"^```python\n(.*?)^```", text_of(page), re.MULTILINE | re.DOTALL)
+    assert all(block.startswith(">>> ") for block in blocks)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_console_blocks_print_what_the_page_says(page: Path) -> None:
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    for block in re.findall(r"^```console\n(.*?)^```", text_of(page), re.MULTILINE | re.DOTALL):
+        for command, output in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE):
+            done = subprocess.run(
+                command,
+                shell=True,
+                capture_output=True,
+                text=True,
+                cwd=ROOT,
+                env=environment,
+                check=False,
+            )
+            assert done.stdout == output
+
+
+def figures() -> list[tuple[str, str, str, str]]:
+    return [(page.name, *match) for page in PAGES for match in FIGURE.findall(text_of(page))]
+
+
+@pytest.mark.parametrize(("page", "shown", "result", "metric"), figures())
+def test_figures_are_those_of_the_committed_results(
+    page: str, shown: str, result: str, metric: str
+) -> None:
+    content = json.loads((ROOT / "benchmarks" / "results" / f"{result}.json").read_text())
+    assert {"name", "command", "commit", "versions", "machine", "metrics"} <= set(content)
+    decimals = len(shown.partition(".")[2])
+    assert float(shown.replace(",", "")) == pytest.approx(
+        round(content["metrics"][metric], decimals)
+    ), page
+
+
+def test_there_are_figures_to_check() -> None:
+    assert len(figures()) >= 5
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+def test_links_to_files_hold(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)#\s]+)", text_of(page)):
+        assert (page.parent / target).exists(), target
+
+
+def test_the_tree_in_the_readme_is_the_tree() -> None:
+    readme = text_of(ROOT / "README.md")
+    for path in (ROOT / "src" / "capsar").rglob("*.py"):
+        if path.name in ("__init__.py", "__main__.py") or path.parent.name in ("cli", "formats"):
+            continue
+        assert path.name in readme, f"{path.name} is not in the README's tree"
+    for name in re.findall(r"[├└]── (\w+\.py)", readme):
+        assert list((ROOT / "src").rglob(name)), f"{name} is in the README's tree only"
