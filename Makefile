@@ -17,6 +17,7 @@ test:  ## fast tests with coverage first, then big files, fuzzing and other slow
 bench:  ## every benchmark; each writes benchmarks/results/NAME.json
 	python benchmarks/reading.py
 	python benchmarks/vectors.py
+	python benchmarks/words.py
 
 docs:  ## run what README and docs show, and check their figures
 	python -m pytest -q tests/test_docs.py

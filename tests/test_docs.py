@@ -1,4 +1,4 @@
-"""README and docs: what they show is run, their figures are those of committed results, links hold."""
+"""README and docs: what they show is run, figures come from committed results, links hold."""
 
 from __future__ import annotations
 

@@ -95,9 +95,11 @@ def test_an_absent_file_and_a_damaged_cache_are_named(glove: Path) -> None:
         load_vectors(glove.parent / "absent.txt")
     load_vectors(glove)
     (cache,) = glove.parent.glob("*.cache")
-    words = cache / "words.txt"
-    words.write_text("the")
-    with pytest.raises(ArtifactError, match="do not agree"):
+    (cache / "words.txt").write_bytes(b"\xff")
+    with pytest.raises(ArtifactError, match="Delete the damaged cache"):
+        load_vectors(glove)
+    (cache / "words.txt").write_bytes(b"the\n" * 6)
+    with pytest.raises(ArtifactError, match="Delete the damaged cache"):
         load_vectors(glove)
     (cache / "matrix.npy").write_bytes(b"")
     with pytest.raises(ArtifactError, match="Delete the damaged cache"):

@@ -7,6 +7,7 @@ and a list of words; every later reading only looks up the rows it needs.
 from __future__ import annotations
 
 import logging
+import mmap
 import os
 import tempfile
 from dataclasses import dataclass
@@ -23,9 +24,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _LOG = logging.getLogger(__name__)
-_ROWS_AT_ONCE = 4096
+_ROWS_AT_ONCE = 2048
 _MAX_LINE_BYTES = 2**20
 _CACHE_VERSION = 1
+_NPY_HEADER_BYTES = 128
 _Row = tuple[int, bytes]
 """A line's number, and the numbers on it as text."""
 
@@ -58,13 +60,15 @@ def load_vectors(
         FormatError: If the file cannot be read, naming the line.
         ArtifactError: If there is no room for the cache.
     """
-    matrix, file_words = _open_cache(path, cache_folder)
+    cache = _open_cache(path, cache_folder)
+    file_words = _read_words(cache)
     if words is None:
-        return WordVectors(tuple(file_words), np.array(matrix), path.name)
-    rows = _find_rows(file_words, words)
+        rows = {word: row for row, word in enumerate(file_words)}
+    else:
+        rows = _find_rows(file_words, words)
     order = sorted(rows, key=rows.__getitem__)  # in the order of the file: its pages are read once
     wanted = np.array([rows[word] for word in order], dtype=np.int64)
-    return WordVectors(tuple(order), np.array(matrix[wanted]), path.name)
+    return WordVectors(tuple(order), _read_rows(cache, wanted, len(file_words)), path.name)
 
 
 def _find_rows(file_words: list[str], words: Collection[str]) -> dict[str, int]:
@@ -80,7 +84,8 @@ def _find_rows(file_words: list[str], words: Collection[str]) -> dict[str, int]:
     return other_case | exact
 
 
-def _open_cache(path: Path, cache_folder: Path | None) -> tuple[NDArray[np.float32], list[str]]:
+def _open_cache(path: Path, cache_folder: Path | None) -> Path:
+    """Return the folder of a file's cache, which is made first if need be."""
     try:
         status = path.stat()
     except OSError as error:
@@ -91,13 +96,13 @@ def _open_cache(path: Path, cache_folder: Path | None) -> tuple[NDArray[np.float
     for folder in folders:
         target = folder / f"{path.name}.{stamp}.cache"
         if target.is_dir():
-            return _read_cache(target)
+            return target
     for folder in folders:
         if _writable(folder):
             target = folder / f"{path.name}.{stamp}.cache"
             _LOG.info("Reading %s for the first time; later it is read from %s", path, target)
             _write_cache(path, target)
-            return _read_cache(target)
+            return target
     raise ArtifactError(f"No folder for the vector cache can be written: {folders!r}")
 
 
@@ -113,15 +118,27 @@ def _writable(folder: Path) -> bool:
     return os.access(folder, os.W_OK)
 
 
-def _read_cache(folder: Path) -> tuple[NDArray[np.float32], list[str]]:
+def _read_words(cache: Path) -> list[str]:
     try:
-        matrix = np.load(folder / "matrix.npy", mmap_mode="r", allow_pickle=False)
-        words = (folder / "words.txt").read_bytes().decode("utf-8").split("\n")
-    except (OSError, EOFError, ValueError) as error:
-        raise ArtifactError(f"Delete the damaged cache {str(folder)!r}: {error}") from error
-    if len(words) != len(matrix):
-        raise ArtifactError(f"Delete the damaged cache {str(folder)!r}: its files do not agree")
-    return matrix, words
+        return (cache / "words.txt").read_bytes().decode("utf-8").split("\n")
+    except (OSError, ValueError) as error:
+        raise ArtifactError(f"Delete the damaged cache {str(cache)!r}: {error}") from error
+
+
+def _read_rows(cache: Path, rows: NDArray[np.int64], num_words: int) -> NDArray[np.float32]:
+    """Copy some rows out of the mapped matrix, giving its pages back every few thousand rows."""
+    try:
+        with (cache / "matrix.npy").open("rb") as stream:
+            mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+        matrix = np.frombuffer(mapped, "<f4", offset=_NPY_HEADER_BYTES).reshape(num_words, -1)
+    except (OSError, ValueError) as error:
+        raise ArtifactError(f"Delete the damaged cache {str(cache)!r}: {error}") from error
+    found = np.empty((len(rows), matrix.shape[1]), dtype=np.float32)
+    for start in range(0, len(rows), _ROWS_AT_ONCE):
+        found[start : start + _ROWS_AT_ONCE] = matrix[rows[start : start + _ROWS_AT_ONCE]]
+        if hasattr(mmap, "MADV_DONTNEED"):
+            mapped.madvise(mmap.MADV_DONTNEED)
+    return found
 
 
 def _write_cache(path: Path, target: Path) -> None:
@@ -160,9 +177,6 @@ def _convert(path: Path, folder: Path) -> None:
             raise FormatError(str(path), "the file", "holds no vectors")
         matrix_file.seek(0)
         matrix_file.write(_npy_header(num_rows, dim))
-
-
-_NPY_HEADER_BYTES = 128
 
 
 def _npy_header(num_rows: int, dim: int) -> bytes:
