@@ -43,7 +43,12 @@ seconds = time.perf_counter() - start
 def loaded(*names):
     return [name for name in names if name in sys.modules]
 print(seconds, events, loaded("torch", "numpy", "tokenizers", "typer", "transformers"))
-capsar.Example, capsar.AspectSpan, capsar.Polarity, capsar.CapsarError
+# Everything but the learning side, which is torch's.
+import pkgutil, importlib
+for module in pkgutil.walk_packages(capsar.__path__, "capsar."):
+    if not module.name.startswith(("capsar.model.", "capsar.training.", "capsar.__main__")):
+        importlib.import_module(module.name)
+import capsar.model.vectors
 print(events, loaded("torch", "transformers", "accelerate"))
 """
 

@@ -72,6 +72,7 @@ _WORD = re.compile(
         )
     )
 )
+_SYLLABLES = re.compile(f"[{_SYLLABLE}]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -101,12 +102,15 @@ def words_within(words: Sequence[Span], start: int, end: int) -> range:
 
 
 def cuts_word(text: str, position: int) -> bool:
-    """Tell whether a boundary at `position` stands between two letters or digits.
+    """Tell whether a boundary at `position` stands between two letters or digits of one word.
 
     >>> cuts_word("menus", 4), cuts_word("the menu", 4)
     (True, False)
     """
-    return 0 < position < len(text) and text[position - 1].isalnum() and text[position].isalnum()
+    if not 0 < position < len(text):
+        return False
+    around = text[position - 1 : position + 1]
+    return all(map(str.isalnum, around)) and not _SYLLABLES.search(around)
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from capsar.data import catalog
 from capsar.data.doctor import check_file, data_files, find_overlaps
 from capsar.data.example import AspectSpan, Example
-from capsar.data.overlap import SentenceIndex, Sharing
+from capsar.data.overlap import Match, SentenceIndex, Sharing
 from capsar.data.splits import drop_shared, split_dev
 from capsar.errors import ConfigError, DataError
 
@@ -121,14 +122,28 @@ def test_shared_sentences_are_found_and_dropped() -> None:
     cleared = drop_shared([example(text) for text in train], judged_on)
     assert [e.text for e in cleared.kept] == train[3:]
     assert cleared.dropped == {Sharing.EXACT: 2, Sharing.NEAR: 1}
-    again = drop_shared(cleared.kept, judged_on)
-    assert again.dropped == {Sharing.EXACT: 0, Sharing.NEAR: 0}
+
+
+def test_sentences_without_words_are_compared_by_their_characters() -> None:
+    cleared = drop_shared([example("😍😍 "), example(":-)"), example("!")], ["😍😍", ":-)", "  "])
+    assert [e.text for e in cleared.kept] == ["!"]
+
+
+def test_templated_reviews_take_linear_time() -> None:
+    template = "{} the soup was cold, the bread was fine and nobody came to take our order"
+    texts = {template.format(n): str(n) for n in range(20_000)}
+    start = time.perf_counter()
+    find_overlaps({"a": texts, "b": texts})
+    assert time.perf_counter() - start < 60  # it was half an hour
+    index = SentenceIndex()
+    index.add("a", texts)
+    assert index.find(template.format(19_999))["a"].sharing is Sharing.EXACT
 
 
 def test_exact_wins_over_near() -> None:
     index = SentenceIndex()
     index.add("a", ["one two three four five six", "one two three four five six seven"])
-    assert index.find("one two three four five six") == {"a": Sharing.EXACT}
+    assert index.find("one two three four five six") == {"a": Match(Sharing.EXACT, 0)}
 
 
 @pytest.fixture
@@ -164,7 +179,6 @@ def test_the_doctor_counts_and_names(tmp_path: Path) -> None:
     assert {kind: tally.count for kind, tally in report.notices.items()} == {
         "span begins or ends inside a word": 3,
         "same aspect, different polarity": 2,
-        "same judgement again": 1,
         "white space around the text": 1,
         "no-break spaces": 1,
     }
@@ -196,7 +210,7 @@ def test_the_doctor_bounds_what_it_remembers(
     report, texts = check_file(path)
     assert not report.remembered_all
     assert report.examples == 4
-    assert texts == []  # nothing is labelled
+    assert texts == {}  # nothing is labelled
 
 
 def test_the_doctor_of_an_unknown_format_says_so(tmp_path: Path) -> None:
@@ -205,9 +219,46 @@ def test_the_doctor_of_an_unknown_format_says_so(tmp_path: Path) -> None:
 
 
 def test_overlaps_are_counted_once_a_pair(tmp_path: Path) -> None:
-    texts = {"a": ["The soup was cold.", "Fine view"], "b": ["the soup WAS cold", "x"], "c": ["y"]}
+    texts = {
+        "a": {"The soup was cold.": "line 2", "Fine view": "line 3"},
+        "b": {"x": "line 2", "the soup WAS cold": "line 9"},
+        "c": {"y": "line 2"},
+    }
     (overlap,) = find_overlaps(texts)
     assert (overlap.path, overlap.other, overlap.exact, overlap.near) == ("a", "b", 1, 0)
+    assert overlap.records == [("line 2", "line 9", "exact")]
+
+
+def test_the_doctor_sees_contradictions_without_a_place_and_repeated_rows(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("text,polarity\nGood.,positive\nGood.,negative\nGood.,positive\n")
+    report, _ = check_file(path)
+    assert report.notices["same aspect, different polarity"].records == ["line 3 and line 2"]
+    assert report.notices["same judgement again"].records == ["line 4 and line 2"]
+
+
+def test_sentences_of_one_name_are_still_different_sentences(tmp_path: Path) -> None:
+    path = tmp_path / "a.xml"
+    path.write_bytes(
+        samples.semeval14(
+            samples.sentence("tea", ("tea", "neutral", 0, 3), id="1"),
+            samples.sentence("ham", ("ham", "neutral", 0, 3), id="1"),
+        )
+    )
+    report, texts = check_file(path)
+    assert report.sentences == 2
+    assert set(texts) == {"tea", "ham"}
+
+
+def test_a_large_file_is_examined_in_bounded_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("capsar.data.doctor.MAX_REMEMBERED_CHARACTERS", 10)
+    path = tmp_path / "a.csv"
+    path.write_text("text\n" + "".join(f"some review {n}\n" for n in range(9)))
+    report, _ = check_file(path)
+    assert not report.remembered_all
+    assert report.examples == 9
 
 
 def test_spans_know_their_order() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import logging
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -56,6 +59,15 @@ def test_semeval14(write: Write) -> None:
     assert "'angry' is not a polarity" in error.reason
 
 
+def test_a_term_is_where_the_file_says_and_not_where_it_occurs_first(write: Write) -> None:
+    content = samples.semeval14(samples.sentence("tea or tea", ("tea", "positive", 7, 10)))
+    (example,) = read_examples(write("a.xml", content))
+    assert example.spans == (AspectSpan(7, 10),)
+    content = b"text,aspect,polarity,start,end\ntea or tea,tea,positive,7,10\n"
+    (example,) = read_examples(write("a.csv", content))
+    assert example.spans == (AspectSpan(7, 10),)
+
+
 def test_text_is_untouched(write: Write) -> None:
     text = "\xa0 The\u2003soup &amp; <![CDATA[<b>]]> bread "
     content = samples.semeval14(samples.sentence(text, ("bread", "positive", 17, 22)))
@@ -88,7 +100,10 @@ def test_semeval16(write: Write) -> None:
     [
         (b"", "not well-formed"),
         (b"<sentences><sentence></sentences>", "not well-formed"),
-        (samples.semeval14("<sentence/>"), "no <text>"),
+        (samples.semeval14("<sentence/>"), "needs one <text>"),
+        (samples.semeval14("<sentence><text>a <b>c</b></text></sentence>"), "needs one <text>"),
+        (b"<reviews><review>hello</review></reviews>", "no <sentence>"),
+        (b"<sentences>" + b"<a>" * 20_000, "more than 10000 elements"),
         (samples.semeval14(samples.sentence("a b", ("b", "neutral", "x", 3))), "whole numbers"),
         (samples.semeval14(samples.sentence("a b b", ("b", "neutral", 0, 1))), "more than once"),
         (samples.SEMEVAL14.replace(b'term="soup"', b""), "needs a term"),
@@ -109,7 +124,7 @@ def test_semeval16(write: Write) -> None:
             "refused",
         ),
         (b"<!DOCTYPE a SYSTEM 'http://localhost/x.dtd'><sentences/>", "refused"),
-        (b"<sentences>" + b"<sentence>" * 100_000, "not well-formed"),
+        (b"<sentences>" + b"<sentence>" * 100_000, "more than 10000 elements"),
     ],
 )
 def test_bad_xml_is_named_or_refused(write: Write, content: bytes, reason: str) -> None:
@@ -163,6 +178,7 @@ def test_three_lines(write: Write) -> None:
     ("content", "record"),
     [
         (b"a $T$ b\nx\n", "line 1"),
+        (b"$T$" * 3000 + b"\n" + b"x" * 9000 + b"\n1\n", "line 1"),
         (b"a $T$ b\n \n1\n", "line 1"),
         (b"a $T$ b\nx\n5\n", "line 1"),
         (b"a $T$ b\n\xff\n1\n", "line 2"),
@@ -181,6 +197,37 @@ def test_bing_liu(write: Write, name: str) -> None:
     assert kinds(rows) == ["feature not in the sentence"]
     (error,) = bad(rows)
     assert error.record.endswith("line 5")
+
+
+def test_a_lost_line_does_not_swallow_the_next_record(write: Write) -> None:
+    rows = list(read_rows(write("d.raw", b"a $T$ b\nx\nc $T$ d\ny\n1\n")))
+    assert judged(rows) == [("y", POSITIVE)]
+    assert bad(rows)[0].record == "line 1"
+
+
+@pytest.mark.parametrize(
+    ("line", "good", "reason"),
+    [
+        (b"lens, battery[+2], screen##the battery .", ["battery"], "got 'lens'"),
+        (b"look{+1]##a look .", [], "got 'look{+1]'"),
+        (b"battery[+2]#the battery .", [], "no ##"),
+        (b"size[+1] weight[-1]##size and weight", ["size", "weight"], ""),
+    ],
+)
+def test_nothing_of_a_bing_liu_line_is_lost(
+    write: Write, line: bytes, good: list[str], reason: str
+) -> None:
+    rows = list(read_rows(write("g.txt", line), format=Format.BING_LIU))
+    assert [row.aspect for row in rows if isinstance(row, Example)] == good
+    assert bool(bad(rows)) == bool(reason)
+    assert all(reason in error.reason for error in bad(rows)[:1])
+
+
+@pytest.mark.parametrize("line", [b"a" * 10**6 + b"##x", b"a[+" + b" " * 10**6 + b"x]##x"])
+def test_bing_liu_takes_linear_time(write: Write, line: bytes) -> None:
+    start = time.perf_counter()
+    list(read_rows(write("g.txt", line), format=Format.BING_LIU))
+    assert time.perf_counter() - start < 5  # quadratic time would be hours
 
 
 def test_bing_liu_mark_without_sign_is_named(write: Write) -> None:
@@ -219,12 +266,58 @@ def test_csv(write: Write, name: str) -> None:
         (b"text,start,end\nsoup,3,1\n", "line 2", "0 <= start < end"),
         (b"text\n" + b"x" * 200_000 + b"\n", "line 2", "field larger than field limit"),
         (b"text\n" + b"x" * (MAX_RECORD_BYTES + 5) + b"\n", "line 2", "longer than"),
+        (b"t\0e\0x\0t\0\n\0", "line 1", "UTF-16"),
+        (b"text,aspect\n,soup\n", "line 2", "must hold text"),
+        (b"text,aspect\naaa" + b" a" * 10_001 + b",a\n", "line 2", "more than 10000 times"),
     ],
 )
 def test_bad_csv_is_named(write: Write, content: bytes, record: str, reason: str) -> None:
     error = bad(list(read_rows(write("i.csv", content))))[0]
     assert error.record == record
     assert reason in error.reason
+
+
+@pytest.mark.parametrize("line_break", ["\n", "\r\n", "\r"])
+def test_line_breaks_inside_a_field_are_untouched(write: Write, line_break: str) -> None:
+    text = f'Bad.{line_break}Good "soup", really'
+    buffer = io.StringIO()
+    start = text.index("soup")
+    rows = [["text", "start", "end", "polarity"], [text, start, start + 4, "positive"]]
+    csv.writer(buffer).writerows(rows)
+    (example,) = (
+        row
+        for row in read_rows(write("i.csv", buffer.getvalue().encode()))
+        if isinstance(row, Example)
+    )
+    assert example.text == text
+    assert example.aspect == "soup"
+
+
+def test_the_header_is_forgiving_and_says_what_it_does_not_read(write: Write) -> None:
+    rows = list(read_rows(write("i.csv", b"text, aspect, sentiment\nCold soup,soup,angry\n,,\n")))
+    assert judged(rows) == [("soup", None)]
+    assert kinds(rows) == ["no column 'polarity'", "columns not read"]
+    assert "'sentiment'" in next(
+        row.detail for row in rows if isinstance(row, Notice) and row.detail
+    )
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'text,aspect,polarity\n"caf\xe9 one\nnice soup",soup,positive\nok soup,soup,1\n',
+        b'text,aspect,polarity\n"15" wide\nnice soup",soup,positive\nok soup,soup,1\n',
+    ],
+)
+def test_the_rest_of_a_bad_record_is_not_taken_for_a_good_one(write: Write, content: bytes) -> None:
+    rows = list(read_rows(write("i.csv", content)))
+    assert [row.text for row in rows if isinstance(row, Example)] == ["ok soup"]
+    assert bad(rows)
+
+
+def test_a_record_without_end_is_refused_before_it_fills_memory(write: Write) -> None:
+    content = b'text,aspect\n"a\n' + b'a","a\n' * 3_500_000
+    assert "longer than" in bad(list(read_rows(write("i.csv", content))))[0].reason
 
 
 def test_csv_goes_on_after_a_bad_record(write: Write) -> None:
@@ -240,13 +333,15 @@ def test_columns_delimiter_byte_order_mark_and_encoding(write: Write, delimiter:
     table = "\r\n".join(delimiter.join(f'"{v}"' for v in line) for line in lines)
     columns = Columns(text="review", aspect="term", polarity="label")
     path = write("i.csv", b"\xef\xbb\xbf" + table.encode())
-    assert judged(list(read_rows(path, columns=columns))) == [("Café", POSITIVE)]
+    for encoding in ("utf-8", "UTF8", "utf-8-sig"):
+        rows = list(read_rows(path, columns=columns, encoding=encoding))
+        assert judged(rows) == [("Café", POSITIVE)]
     path = write("i.csv", table.encode("latin-1"))
     rows = list(read_rows(path, columns=columns, encoding="latin-1"))
     assert judged(rows) == [("Café", POSITIVE)]
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "nonsense"])
+@pytest.mark.parametrize("encoding", ["utf-16", "nonsense", "undefined"])
 def test_an_encoding_that_cannot_be_used_is_refused(write: Write, encoding: str) -> None:
     with pytest.raises(ConfigError, match=encoding):
         list(read_rows(write("i.csv", b"text\nx\n"), encoding=encoding))
@@ -255,6 +350,12 @@ def test_an_encoding_that_cannot_be_used_is_refused(write: Write, encoding: str)
 def test_a_column_asked_for_must_be_there(write: Write) -> None:
     rows = list(read_rows(write("i.csv", b"text\nx\n"), columns=Columns(polarity="stars")))
     assert "no column 'stars'" in bad(rows)[0].reason
+
+
+def test_a_field_asked_for_that_no_json_record_has_is_an_error(write: Write) -> None:
+    path = write("k.jsonl", b'{"text": "x", "polarity": 1}\n')
+    rows = list(read_rows(path, columns=Columns(polarity="stars")))
+    assert "no record has the field ['stars']" in bad(rows)[0].reason
 
 
 def test_jsonl(write: Write) -> None:
@@ -315,6 +416,23 @@ def test_an_unknown_or_absent_file_is_an_error(tmp_path: Path) -> None:
         (error,) = list(read_rows(tmp_path / name))
         assert isinstance(error, FormatError)
         assert reason in error.reason
+
+
+def test_archives_are_read_as_what_they_hold(write: Write) -> None:
+    rows = list(read_rows(write("l.zip", samples.zipped(a=samples.THREE_LINE))))
+    assert judged(rows) == [("new phone", POSITIVE), ("tv", NEUTRAL)]
+    (error,) = read_rows(write("l.zip", samples.zipped()))
+    assert isinstance(error, FormatError)
+    assert "no .txt file" in error.reason
+
+
+def test_options_that_do_not_exist_are_refused(write: Write) -> None:
+    path = write("h.txt", b"## my notes\none\n")
+    assert find_format(path) == "plain"
+    with pytest.raises(ConfigError, match="Unknown format 'nonsense'"):
+        list(read_rows(path, format="nonsense"))  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="'raise' or 'skip'"):
+        list(read_examples(path, errors="strict"))  # type: ignore[arg-type]
 
 
 def test_a_damaged_archive_is_an_error(write: Write) -> None:

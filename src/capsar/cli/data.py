@@ -17,6 +17,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
+_NAMED = 3
+"""Records named for each kind of notice, unless all are asked for."""
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
@@ -35,7 +37,7 @@ def list_command(*, json: _Json = False) -> None:
     known = datasets().values()
     if json:
         entries = [asdict(dataset) | {"present": present(dataset)} for dataset in known]
-        typer.echo(dumps(entries, ensure_ascii=False, indent=1))
+        typer.echo(dumps(entries, indent=1))
         return
     if not os.environ.get(DATA_VARIABLE):
         typer.echo(f"{DATA_VARIABLE} is not set, so no file can be found here.", err=True)
@@ -52,7 +54,7 @@ def list_command(*, json: _Json = False) -> None:
 
 
 @app.command("check")
-def check_command(
+def check_command(  # noqa: PLR0913
     sources: Annotated[
         list[str], typer.Argument(metavar="PATH...", help="Files, folders or names of datasets.")
     ],
@@ -64,6 +66,9 @@ def check_command(
     overlaps: Annotated[
         bool, typer.Option(help="Look for sentences that two labelled files share.")
     ] = True,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Name every record of every notice, not the first three.")
+    ] = False,
     json: _Json = False,
 ) -> None:
     """Read data files to their end; name every bad record, and whatever else one should know.
@@ -83,12 +88,12 @@ def check_command(
         report, texts[str(path)] = check_file(path, columns=columns, encoding=encoding)
         reports.append(report)
         if not json:
-            _print_report(report)
+            _print_report(report, show_all=show_all)
     shared = find_overlaps(texts) if overlaps and len(texts) > 1 else []
     if json:
         _print_json(reports, shared)
     else:
-        _print_overlaps(shared)
+        _print_overlaps(shared, show_all=show_all)
     if any(report.bad for report in reports):
         raise typer.Exit(1)
 
@@ -112,7 +117,7 @@ def _resolve(sources: list[str]) -> list[Path]:
     return list(dict.fromkeys(paths))
 
 
-def _print_report(report: FileReport) -> None:
+def _print_report(report: FileReport, *, show_all: bool) -> None:
     typer.secho(report.path, bold=True)
     what = report.dataset or "not a published file that the catalog knows"
     typer.echo(f"  {report.format or 'unknown format'}; {what}")
@@ -126,18 +131,21 @@ def _print_report(report: FileReport) -> None:
         published = {True: " (as published)", False: " (NOT as published)", None: ""}
         typer.echo(f"  labels: {counts}{published[report.labels_as_published]}")
     for kind, tally in report.notices.items():
-        more = ", …" if tally.count > len(tally.records) else ""
-        typer.echo(f"  {tally.count} x {kind}: {'; '.join(tally.records)}{more}")
+        named = tally.records if show_all else tally.records[:_NAMED]
+        more = "; …" if len(tally.records) > len(named) else ""
+        typer.echo(f"  {tally.count} x {kind}: {'; '.join(named)}{more}")
     for error in report.bad:
         typer.secho(f"  BAD {error.record}: {error.reason}", fg="red")
 
 
-def _print_overlaps(overlaps: list[Overlap]) -> None:
+def _print_overlaps(overlaps: list[Overlap], *, show_all: bool) -> None:
     for overlap in overlaps:
         typer.echo(
             f"{overlap.exact} sentences equal and {overlap.near} nearly equal: "
             f"{overlap.path} in {overlap.other}"
         )
+        for record, other, sharing in overlap.records if show_all else ():
+            typer.echo(f"  {sharing}: {record} in {other}")
 
 
 def _print_json(reports: list[FileReport], overlaps: list[Overlap]) -> None:
@@ -151,4 +159,4 @@ def _print_json(reports: list[FileReport], overlaps: list[Overlap]) -> None:
         fields["notices"] = {kind: asdict(tally) for kind, tally in report.notices.items()}
         files.append(fields | {"bad": bad, "labels_as_published": report.labels_as_published})
     document = {"files": files, "overlaps": [asdict(overlap) for overlap in overlaps]}
-    typer.echo(dumps(document, ensure_ascii=False, indent=1))
+    typer.echo(dumps(document, indent=1))

@@ -15,16 +15,17 @@ from capsar.errors import FormatError
 from capsar.text import cuts_word
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from capsar.data.example import Example
     from capsar.labels import Polarity
 
-MAX_REMEMBERED = 2_000_000
+MAX_REMEMBERED = 1_000_000
 """Sentences remembered for finding duplicates and overlaps; beyond it memory would grow."""
-NAMED_RECORDS = 3
-"""How many records of each kind of notice are named."""
+MAX_REMEMBERED_CHARACTERS = 100_000_000
+MAX_NAMED = 10_000
+"""Records named for each kind of notice, and for each pair of files that share sentences."""
 _NAMED_SENTENCES = (Format.XML, Format.BING_LIU, Format.PLAIN)
 """Formats in which a sentence is a record; elsewhere it is a text, seen once or often."""
 _NOT_DATA = (".md", ".xsd", ".toml", ".html", ".pdf", "")
@@ -41,7 +42,7 @@ class Tally:
     def add(self, record: str, times: int = 1) -> None:
         """Count one more, or several at one place."""
         self.count += times
-        if len(self.records) < NAMED_RECORDS:
+        if len(self.records) < MAX_NAMED:
             self.records.append(record)
 
 
@@ -76,14 +77,23 @@ class FileReport:
         return all(self.labels[p] == n for p, n in self.expected_labels.items())  # type: ignore[index]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Overlap:
-    """How many different sentences of one file are found in another."""
+    """The different sentences of one file that are found in another."""
 
     path: str
     other: str
-    exact: int
-    near: int
+    exact: int = 0
+    near: int = 0
+    records: list[tuple[str, str, Sharing]] = field(default_factory=list)
+    """The records that share a sentence: in the one file, in the other, and how."""
+
+    def add(self, sharing: Sharing, record: str, other_record: str) -> None:
+        """Count one more sentence."""
+        self.exact += sharing is Sharing.EXACT
+        self.near += sharing is Sharing.NEAR
+        if len(self.records) < MAX_NAMED:
+            self.records.append((record, other_record, sharing))
 
 
 def is_data_file(path: Path) -> bool:
@@ -102,11 +112,12 @@ def data_files(path: Path) -> Iterator[Path]:
 
 def check_file(
     path: Path, *, columns: Columns = Columns(), encoding: str = "utf-8"
-) -> tuple[FileReport, list[str]]:
+) -> tuple[FileReport, dict[str, str]]:
     """Read a file to its end and report on it.
 
     Returns:
-        The report, and the different texts of a labelled file (for `find_overlaps`).
+        The report, and for a labelled file its different texts and the record each stands in (for
+        `find_overlaps`).
     """
     report = FileReport(str(path))
     examination = _Examination(report)
@@ -114,7 +125,7 @@ def check_file(
         report.format = find_format(path)
     except FormatError as error:
         report.bad.append(error)
-        return report, []
+        return report, {}
     if path.is_file():
         _compare_with_catalog(path, report)
     for row in read_rows(path, format=Format(report.format), columns=columns, encoding=encoding):
@@ -126,24 +137,29 @@ def check_file(
         else:
             examination.examine(row)
     examination.finish()
-    return report, list(examination.texts) if report.labels else []
+    return report, examination.texts if report.labels else {}
 
 
-def find_overlaps(texts_by_path: Mapping[str, Sequence[str]]) -> list[Overlap]:
-    """Report every pair of files that share a sentence, exactly or nearly."""
+def find_overlaps(sentences: Mapping[str, Mapping[str, str]]) -> list[Overlap]:
+    """Report every pair of files that share a sentence, exactly or nearly.
+
+    Args:
+        sentences: For each file, its different texts and the record each stands in.
+    """
     index = SentenceIndex()
-    for path, texts in texts_by_path.items():
+    for path, texts in sentences.items():
         index.add(path, texts)
-    overlaps = []
-    later = set(texts_by_path)
-    for path, texts in texts_by_path.items():
-        later.remove(path)
-        found = Counter(item for text in texts for item in index.find(text).items())
-        for other in sorted(later):
-            exact, near = found[other, Sharing.EXACT], found[other, Sharing.NEAR]
-            if exact or near:
-                overlaps.append(Overlap(path, other, exact, near))
-    return overlaps
+    places = {path: list(texts.values()) for path, texts in sentences.items()}
+    overlaps: dict[tuple[str, str], Overlap] = {}
+    order = {path: number for number, path in enumerate(sentences)}
+    for path, texts in sentences.items():
+        for text, record in texts.items():
+            for other, match in index.find(text).items():
+                if order[other] <= order[path]:
+                    continue
+                overlap = overlaps.setdefault((path, other), Overlap(path, other))
+                overlap.add(match.sharing, record, places[other][match.number])
+    return list(overlaps.values())
 
 
 def _compare_with_catalog(path: Path, report: FileReport) -> None:
@@ -159,10 +175,10 @@ class _Examination:
 
     def __init__(self, report: FileReport) -> None:
         self.report = report
-        self.texts: set[str] = set()
-        self._sentences: dict[str, bool] = {}  # sentence -> whether it names an aspect
-        self._polarity: dict[int, Polarity] = {}  # text and spans -> the polarity seen first
-        self._judgements: set[int] = set()
+        self.texts: dict[str, str] = {}  # text -> the record it stands in first
+        self._characters = 0
+        self._sentences: dict[int, bool] = {}  # sentence -> whether it names an aspect
+        self._judgements: dict[int, tuple[Polarity, str]] = {}  # what is judged -> how, and where
 
     def examine(self, example: Example) -> None:
         """Take in one example."""
@@ -170,8 +186,11 @@ class _Examination:
         report.examples += 1
         if example.polarity:
             report.labels[example.polarity] += 1
+        if self._characters > MAX_REMEMBERED_CHARACTERS or len(self._sentences) >= MAX_REMEMBERED:
+            report.remembered_all = False
         self._examine_sentence(example)
-        self._examine_judgement(example)
+        if example.polarity:
+            self._examine_judgement(example, example.polarity)
         for span in example.spans:
             if cuts_word(example.text, span.start) or cuts_word(example.text, span.end):
                 report.note("span begins or ends inside a word", example.id)
@@ -184,37 +203,39 @@ class _Examination:
 
     def _examine_sentence(self, example: Example) -> None:
         by_name = self.report.format in _NAMED_SENTENCES
-        sentence = example.group if by_name else example.text
+        sentence = hash((example.group, example.text) if by_name else example.text)
         if sentence in self._sentences:
             self._sentences[sentence] |= bool(example.spans)
             return
-        if len(self._sentences) >= MAX_REMEMBERED:
-            self.report.remembered_all = False
+        if not self.report.remembered_all:
             return
         self._sentences[sentence] = bool(example.spans)
         if example.text in self.texts:
-            self.report.note("text of more than one sentence", example.id)
+            where = f"{example.id} repeats {self.texts[example.text]}"
+            self.report.note("text of more than one sentence", where)
             return
-        self.texts.add(example.text)
+        self.texts[example.text] = example.id
+        self._characters += len(example.text)
         if example.text != example.text.strip():
             self.report.note("white space around the text", example.id)
         if "\xa0" in example.text:
             self.report.note("no-break spaces", example.id, example.text.count("\xa0"))
 
-    def _examine_judgement(self, example: Example) -> None:
-        if not (example.spans and example.polarity) or not self.report.remembered_all:
+    def _examine_judgement(self, example: Example, polarity: Polarity) -> None:
+        if len(example.spans) == 1:
+            (span,) = example.spans
+            if example.text.count(example.text[span.start : span.end]) > 1:
+                self.report.note("term occurs more than once in its sentence", example.id)
+        # Where the aspect is not in the text, its category tells one judgement from another.
+        judged = hash((example.text, example.spans or example.category))
+        first = self._judgements.get(judged)
+        if first is None:
+            if self.report.remembered_all:
+                self._judgements[judged] = (polarity, example.id)
             return
-        first = example.spans[0]
-        if (
-            len(example.spans) == 1
-            and example.text.count(example.text[first.start : first.end]) > 1
-        ):
-            self.report.note("term occurs more than once in its sentence", example.id)
-        key = hash((example.text, example.spans))
-        polarity = self._polarity.setdefault(key, example.polarity)
-        if polarity is not example.polarity:
-            self.report.note("same aspect, different polarity", example.id)
-        judgement = hash((key, example.polarity, example.category))
-        if judgement in self._judgements:
-            self.report.note("same judgement again", example.id)
-        self._judgements.add(judgement)
+        where = f"{example.id} and {first[1]}"
+        if first[0] is not polarity:
+            self.report.note("same aspect, different polarity", where)
+        elif hash((judged, example.category)) in self._judgements or not example.category:
+            self.report.note("same judgement again", where)
+        self._judgements.setdefault(hash((judged, example.category)), (polarity, example.id))

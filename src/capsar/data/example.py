@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from capsar.labels import Polarity
 
 
+MAX_MENTIONS = 10_000
+"""Of one aspect in one text."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class AspectSpan:
     """Where an aspect stands: half-open character offsets into the untouched text."""
@@ -82,6 +86,8 @@ def find_spans(text: str, aspect: str) -> tuple[AspectSpan, ...]:
     start = text.find(aspect) if aspect.strip() else -1
     while start >= 0:
         spans.append(AspectSpan(start, start + len(aspect)))
+        if len(spans) > MAX_MENTIONS:
+            raise DataError(f"Aspect {_shorten(aspect)!r} occurs more than {MAX_MENTIONS} times")
         start = text.find(aspect, start + len(aspect))
     if not spans:
         raise AspectNotFoundError(

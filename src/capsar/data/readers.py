@@ -17,7 +17,7 @@ from capsar.data.formats.plain import read_plain
 from capsar.data.formats.tables import Columns, read_csv, read_jsonl
 from capsar.data.formats.three_line import read_three_line
 from capsar.data.formats.xml import read_xml
-from capsar.errors import FormatError
+from capsar.errors import ConfigError, FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _SNIFFED_BYTES = 64 * 2**10
-_BING_LIU_LINE = re.compile(rb"^[^\n]*\[[+-]\d\][^\n]*##|^##", re.MULTILINE)
+_BING_LIU_LINE = re.compile(rb"\[[+-]\d\][^\n#]*+##")
 
 
 class Format(StrEnum):
@@ -85,12 +85,18 @@ def read_rows(
 ) -> Iterator[Row]:
     """Yield everything a file holds: examples, notices about them, bad records as error values.
 
-    Memory does not grow with the file, and nothing but a `FormatError` ever comes of its content.
+    Memory does not grow with the file (but for ARTS, one JSON object), and nothing but a
+    `FormatError` ever comes of its content.
+
+    Raises:
+        ConfigError: If the format or the encoding is not known.
     """
+    if format not in (None, *Format):
+        raise ConfigError(f"Unknown format {format!r}; known are {', '.join(Format)}")
     try:
-        found = format or find_format(path)
+        found = Format(format or find_format(path))
         if path.suffix.lower() == ".zip":
-            yield from _read_zip(path, found)
+            yield from _read_zip(path, found, columns)
             return
         with path.open("rb") as stream:
             yield from _read_stream(stream, path, found, columns, encoding)
@@ -121,6 +127,8 @@ def read_examples(
     Raises:
         FormatError: At the first bad record, naming file, record and reason.
     """
+    if errors not in ("raise", "skip"):
+        raise ConfigError(f"errors must be 'raise' or 'skip', got {errors!r}")
     skipped = 0
     for row in read_rows(path, format=format, columns=columns, encoding=encoding):
         if isinstance(row, Example):
@@ -136,7 +144,12 @@ def read_examples(
 
 
 def _read_stream(
-    stream: BinaryIO, path: Path, found: Format, columns: Columns, encoding: str
+    stream: BinaryIO,
+    path: Path,
+    found: Format,
+    columns: Columns,
+    encoding: str,
+    member: str = "",
 ) -> Iterator[Row]:
     name = str(path)
     match found:
@@ -145,13 +158,13 @@ def _read_stream(
         case Format.ARTS:
             return read_arts(stream, name)
         case Format.THREE_LINE:
-            return read_three_line(stream, name)
+            return read_three_line(stream, name, encoding=encoding)
         case Format.BING_LIU:
-            return read_bing_liu(stream, name)
+            return read_bing_liu(stream, name, member=member)
         case Format.JSONL:
             return read_jsonl(stream, name, columns=columns, encoding=encoding)
         case Format.PLAIN:
-            return read_plain(stream, name, encoding=encoding)
+            return read_plain(stream, name, member=member, encoding=encoding)
         case Format.CSV:
             delimiter = "\t" if path.suffix.lower() == ".tsv" else None
             return read_csv(stream, name, columns=columns, encoding=encoding, delimiter=delimiter)
@@ -179,22 +192,25 @@ def _members(archive: zipfile.ZipFile) -> list[str]:
     )
 
 
-def _read_zip(path: Path, found: Format) -> Iterator[Row]:
+def _read_zip(path: Path, found: Format, columns: Columns) -> Iterator[Row]:
     """Read the text files of an archive, straight out of it."""
     member = "the archive"
     try:
         with zipfile.ZipFile(path) as archive:
-            for member in _members(archive):
+            members = _members(archive)
+            if not members:
+                yield FormatError(str(path), member, "no .txt file in it; unpack other formats")
+            for member in members:
+                encoding = "latin-1" if found is Format.PLAIN else "utf-8"
                 with archive.open(member) as stream:
-                    if found is Format.BING_LIU:
-                        yield from read_bing_liu(stream, str(path), member=member)  # type: ignore[arg-type]
-                    else:
-                        yield from read_plain(
-                            stream,  # type: ignore[arg-type]
-                            str(path),
-                            member=member,
-                            encoding="latin-1",
-                        )
+                    yield from _read_stream(
+                        stream,  # type: ignore[arg-type]
+                        path,
+                        found,
+                        columns,
+                        encoding,
+                        member,
+                    )
     except _ZIP_ERRORS as error:
         yield FormatError(str(path), member, f"the archive is damaged or not supported: {error}")
 

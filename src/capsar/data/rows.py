@@ -6,6 +6,7 @@ of the file; who reads decides whether to raise, skip or list it.
 
 from __future__ import annotations
 
+import codecs
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -36,56 +37,70 @@ Row = Example | Notice | FormatError
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a text file, without its line break, and its number from 1."""
+    """One line of a text file, and its number from 1."""
 
     number: int
     text: str
+    """Without its line break; where `error` is set, as much of it as could be read."""
+    ending: str
+    error: FormatError | None = None
 
 
-def read_lines(
-    stream: BinaryIO, path: str, *, encoding: str = "utf-8"
-) -> Iterator[Line | FormatError]:
-    """Yield the lines of a file in bounded memory; a line that cannot be decoded is an error value.
+def read_lines(stream: BinaryIO, path: str, *, encoding: str = "utf-8") -> Iterator[Line]:
+    """Yield the lines of a file in bounded memory; a line that cannot be read carries its error.
 
     Lines end at a line feed, with or without a carriage return before it, and at nothing else: a
     no-break space, form feed or Unicode line separator is part of somebody's text.
+
+    Raises:
+        ConfigError: If the encoding cannot be used.
     """
-    _check_encoding(encoding)
+    encoding = _known_encoding(encoding)
     number = 0
     while chunk := stream.readline(MAX_RECORD_BYTES + 1):
         number += 1
         if len(chunk) > MAX_RECORD_BYTES and not chunk.endswith(b"\n"):
-            yield FormatError(
-                path, f"line {number}", f"the line is longer than {MAX_RECORD_BYTES} bytes"
-            )
+            reason = f"the line is longer than {MAX_RECORD_BYTES} bytes"
+            yield Line(number, "", "\n", FormatError(path, f"line {number}", reason))
             while chunk and not chunk.endswith(b"\n"):
                 chunk = stream.readline(MAX_RECORD_BYTES)
             continue
         if number == 1 and encoding == "utf-8":
             chunk = chunk.removeprefix(b"\xef\xbb\xbf")
+        error = None
         try:
             text = chunk.decode(encoding)
-        except UnicodeDecodeError as error:
-            yield FormatError(path, f"line {number}", describe_decode_error(error))
-            continue
-        yield Line(number, text.removesuffix("\n").removesuffix("\r"))
+        except UnicodeDecodeError as cause:
+            text = chunk.decode(encoding, "replace")
+            error = FormatError(path, f"line {number}", describe_decode_error(cause))
+        if number == 1 and text.count("\0") > len(text) // 4:
+            error = FormatError(path, "line 1", _UTF_16)
+        body = text.removesuffix("\n").removesuffix("\r")
+        yield Line(number, body, text[len(body) :], error)
 
 
-def _check_encoding(encoding: str) -> None:
-    """Refuse an encoding that is unknown, or in which a line feed is not one byte."""
+_UTF_16 = "the file seems to be UTF-16; save it as UTF-8"
+
+
+def _known_encoding(encoding: str) -> str:
+    """Return the encoding's own name; refuse one that is unknown or has no one-byte line feed."""
     try:
-        line_feed = "\n".encode(encoding)
-    except LookupError:
+        name = codecs.lookup(encoding).name
+        line_feed = "\n".encode(name)
+    except (LookupError, UnicodeError):
         raise ConfigError(f"Unknown encoding {encoding!r}; try utf-8, latin-1 or cp1252") from None
+    if name == "utf-8-sig":
+        return "utf-8"  # a byte order mark is passed over anyhow
     if line_feed != b"\n":
         raise ConfigError(f"Files in {encoding!r} cannot be read by line; save them as UTF-8")
+    return name
 
 
 def describe_decode_error(error: UnicodeDecodeError) -> str:
     """Say which byte is wrong, and what to do."""
     byte = error.object[error.start]
     if error.object.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return "the file seems to be UTF-16; save it as UTF-8"
+        return _UTF_16
     return (
         f"byte 0x{byte:02x} at position {error.start} is not valid {error.encoding}; "
         "save the file as UTF-8, or give its encoding (for example latin-1)"

@@ -76,7 +76,8 @@ def drop_shared(examples: Iterable[Example], judged_on: Iterable[str]) -> Cleare
     kept: list[Example] = []
     for example in examples:
         if example.text not in found:
-            found[example.text] = index.find(example.text).get("judged on")
+            match = index.find(example.text).get("judged on")
+            found[example.text] = match.sharing if match else None
         if found[example.text] is None:
             kept.append(example)
     counts = Counter(sharing for sharing in found.values() if sharing is not None)

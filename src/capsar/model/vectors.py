@@ -6,6 +6,7 @@ and a list of words; every later reading only looks up the rows it needs.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import mmap
 import os
@@ -47,14 +48,13 @@ def load_vectors(
 ) -> WordVectors:
     """Return the vectors of some words, or of all words of a file.
 
-    A word is looked up as a vocabulary spells it; where the file has it only in another case, that
-    row is taken. Words without a vector are left out.
+    Where the file has a word only in another case, that row is taken. Words without a vector are
+    left out.
 
     Args:
         path: A GloVe text file (or fastText's `.vec`), `word v1 … vn` on each line.
         words: The spellings that are needed; all of them if not given.
-        cache_folder: Where the cache lies: beside the file if not given, or, where that cannot be
-            written, in the user's cache folder.
+        cache_folder: Where the cache lies; the user's cache folder if not given.
 
     Raises:
         FormatError: If the file cannot be read, naming the line.
@@ -73,49 +73,36 @@ def load_vectors(
 
 def _find_rows(file_words: list[str], words: Collection[str]) -> dict[str, int]:
     """Map each needed word to its row: that of its own spelling, else the first in another case."""
-    needed = set(words)
+    needed = dict.fromkeys(words)
+    lower = {word.lower() for word in needed}
     exact: dict[str, int] = {}
-    other_case: dict[str, int] = {}
+    any_case: dict[str, int] = {}
     for row, word in enumerate(file_words):
         if word in needed:
             exact.setdefault(word, row)
-        elif not word.islower() and (lower := word.lower()) in needed:
-            other_case.setdefault(lower, row)
-    return other_case | exact
+        if (folded := word.lower()) in lower:
+            any_case.setdefault(folded, row)
+    rows = {word: exact.get(word, any_case.get(word.lower())) for word in needed}
+    return {word: row for word, row in rows.items() if row is not None}
 
 
 def _open_cache(path: Path, cache_folder: Path | None) -> Path:
     """Return the folder of a file's cache, which is made first if need be."""
-    try:
-        status = path.stat()
-    except OSError as error:
-        raise FormatError(str(path), "the file", f"cannot be read: {error}") from error
+    if not path.is_file():
+        raise FormatError(str(path), "the file", "is not there, or not a file")
+    status = path.stat()
     # The name holds what would make the cache stale, so a changed file never meets an old cache.
-    stamp = f"{status.st_size:x}-{status.st_mtime_ns:x}-v{_CACHE_VERSION}"
-    folders = [cache_folder] if cache_folder else [path.parent, _user_cache()]
-    for folder in folders:
-        target = folder / f"{path.name}.{stamp}.cache"
-        if target.is_dir():
-            return target
-    for folder in folders:
-        if _writable(folder):
-            target = folder / f"{path.name}.{stamp}.cache"
-            _LOG.info("Reading %s for the first time; later it is read from %s", path, target)
-            _write_cache(path, target)
-            return target
-    raise ArtifactError(f"No folder for the vector cache can be written: {folders!r}")
+    stamp = f"{path.resolve()}:{status.st_size}:{status.st_mtime_ns}:{_CACHE_VERSION}"
+    digest = hashlib.sha256(stamp.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    target = (cache_folder or _user_cache()) / f"{path.name}.{digest}.cache"
+    if not target.is_dir():
+        _LOG.info("Reading %s for the first time; later it is read from %s", path, target)
+        _write_cache(path, target)
+    return target
 
 
 def _user_cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "capsar"
-
-
-def _writable(folder: Path) -> bool:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return False
-    return os.access(folder, os.W_OK)
 
 
 def _read_words(cache: Path) -> list[str]:
@@ -130,7 +117,10 @@ def _read_rows(cache: Path, rows: NDArray[np.int64], num_words: int) -> NDArray[
     try:
         with (cache / "matrix.npy").open("rb") as stream:
             mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-        matrix = np.frombuffer(mapped, "<f4", offset=_NPY_HEADER_BYTES).reshape(num_words, -1)
+        numbers = np.frombuffer(mapped, "<f4", offset=_NPY_HEADER_BYTES)
+        matrix = numbers.reshape(num_words, -1)
+        if mapped[:_NPY_HEADER_BYTES] != _npy_header(*matrix.shape):
+            raise ValueError("its files do not agree")
     except (OSError, ValueError) as error:
         raise ArtifactError(f"Delete the damaged cache {str(cache)!r}: {error}") from error
     found = np.empty((len(rows), matrix.shape[1]), dtype=np.float32)
@@ -144,6 +134,7 @@ def _read_rows(cache: Path, rows: NDArray[np.int64], num_words: int) -> NDArray[
 def _write_cache(path: Path, target: Path) -> None:
     """Write the cache whole under another name, then rename it: it is there entirely or not."""
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".capsar-", dir=target.parent) as scratch:
             folder = Path(scratch) / target.name
             folder.mkdir()
@@ -196,6 +187,9 @@ def _blocks(source: BinaryIO, path: str) -> Iterator[tuple[list[str], NDArray[np
     for line_number, line in _vector_lines(source, path):
         if not dim:
             dim = line.count(b" ")
+            if not dim:
+                reason = "expected a word and its numbers, with spaces between"
+                raise FormatError(path, f"line {line_number}", reason)
         word, numbers = _cut(line, dim)
         text = word.decode("utf-8", "replace")
         if text in seen or not text:

@@ -16,7 +16,7 @@ from capsar.errors import DataError, FormatError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MAX_FILE_BYTES = 256 * 2**20
+MAX_FILE_BYTES = 64 * 2**20
 """One JSON object must be read whole; the largest ARTS file has 1 MB."""
 
 
@@ -32,9 +32,9 @@ def read_arts(stream: BinaryIO, path: str) -> Iterator[Row]:
         yield FormatError(path, "the file", describe_decode_error(error))
         return
     except json.JSONDecodeError as error:
-        yield FormatError(
-            path, f"line {error.lineno}, column {error.colno}", f"not JSON: {error.msg}"
-        )
+        hint = "; rename it to .jsonl if each line is a record" if error.msg == "Extra data" else ""
+        place = f"line {error.lineno}, column {error.colno}"
+        yield FormatError(path, place, f"not JSON: {error.msg}{hint}")
         return
     except (
         RecursionError,

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, BinaryIO
 
 from capsar.data.example import Example, find_spans
-from capsar.data.rows import Line, Notice, Row, read_lines
+from capsar.data.rows import Notice, Row, read_lines
 from capsar.errors import AspectNotFoundError, FormatError
 from capsar.labels import Polarity
 
@@ -18,35 +18,45 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SEPARATOR = "##"
-# The name of a feature, then its marks; the files hold slips such as a missing bracket or sign.
-_FEATURE = re.compile(r"([^\[\],]*)((?:\[[^\[\],]*\]\s*)+)")
-_STRENGTH = re.compile(r"\[\s*([+-])\s*\d*\s*\]")
+# The name of a feature, then its marks; possessive, so that the time is linear in the line.
+_FEATURE = re.compile(r"\s*+([^\[\],]*+)((?:\[[^\[\],]*+\]\s*+)++)[\s,]*+")
+_STRENGTH = re.compile(r"\[\s*+([+-])\s*+\d*+\s*+\]")
+_MARKED = re.compile(r"\[[+-]\d\]")
 
 
 def read_bing_liu(stream: BinaryIO, path: str, *, member: str = "") -> Iterator[Row]:
     """Yield the rows of one text file; titles, comments and blank lines are passed over."""
     for line in read_lines(stream, path, encoding="latin-1"):
-        if isinstance(line, FormatError):
-            yield line
+        place = f"line {line.number}"
+        record = f"{member}, {place}" if member else place
+        if line.error:
+            yield line.error
         elif SEPARATOR in line.text:
-            yield from _read_sentence(line, path, member)
+            yield from _read_sentence(line.text, path, record)
+        elif _MARKED.search(line.text):
+            yield FormatError(
+                path, record, f"a judged feature, but no {SEPARATOR} before a sentence"
+            )
 
 
-def _read_sentence(line: Line, path: str, member: str) -> Iterator[Row]:
-    place = f"line {line.number}"
-    record = f"{member}, {place}" if member else place
-    head, _, text = line.text.partition(SEPARATOR)
+def _read_sentence(line: str, path: str, record: str) -> Iterator[Row]:
+    head, _, text = line.partition(SEPARATOR)
     base = Example(text, id=record, group=record)
-    features = _FEATURE.findall(head)
-    if not features:
-        if head.strip():
-            reason = f"expected feature[+n] or feature[-n] before {SEPARATOR}, got {head[:40]!r}"
-            yield FormatError(path, record, reason)
-        else:
-            yield base
+    if not head.strip():
+        yield base
         return
-    for feature, marks in features:
-        yield from _read_feature(feature.strip(), marks, base, path)
+    position = 0
+    while position < len(head):
+        match = _FEATURE.match(head, position)
+        if match:
+            position = match.end()
+            yield from _read_feature(match[1].strip(), match[2], base, path)
+            continue
+        rest = head[position:].partition(",")[0]
+        position += len(rest) + 1
+        if rest.strip():
+            reason = f"expected feature[+n] or feature[-n] before {SEPARATOR}, got {rest[:40]!r}"
+            yield FormatError(path, record, reason)
 
 
 def _read_feature(feature: str, marks: str, base: Example, path: str) -> Iterator[Row]:

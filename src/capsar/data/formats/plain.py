@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from capsar.data.example import Example
 from capsar.data.rows import Row, read_lines
-from capsar.errors import FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,8 +16,8 @@ def read_plain(
 ) -> Iterator[Row]:
     """Yield every line of a file as an example without a label."""
     for line in read_lines(stream, path, encoding=encoding):
-        if isinstance(line, FormatError):
-            yield line
+        if line.error:
+            yield line.error
             continue
         record = f"line {line.number}"
         record = f"{member}, {record}" if member else record

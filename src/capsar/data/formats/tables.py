@@ -16,8 +16,10 @@ from dataclasses import dataclass, fields
 from typing import BinaryIO
 
 from capsar.data.example import AspectSpan, Example, find_spans
-from capsar.data.rows import Line, Row, parse_label, read_lines
+from capsar.data.rows import MAX_RECORD_BYTES, Line, Notice, Row, parse_label, read_lines
 from capsar.errors import DataError, FormatError
+
+_HEADER = "line 1 (the header)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,51 +44,68 @@ def read_csv(
     delimiter: str | None = None,
 ) -> Iterator[Row]:
     """Yield the rows of a CSV file with a header line; `delimiter=None` finds it in the header."""
-    source = _CsvLines(read_lines(stream, path, encoding=encoding), path)
+    source = _CsvLines(read_lines(stream, path, encoding=encoding))
     header_line = next(source, "")
     if source.error:
         yield source.error
         return
     delimiter = delimiter or max(",;\t|", key=header_line.count)
-    reader = csv.reader(source, delimiter=delimiter, strict=True)
     try:
-        header = next(csv.reader([header_line], delimiter=delimiter, strict=True), [])
+        cells = next(csv.reader([header_line], delimiter=delimiter, strict=True), [])
     except csv.Error as error:
         yield FormatError(path, "line 1", f"the header is not CSV: {error}")
         return
+    header = [cell.strip() for cell in cells]
     problem = _check_header(header, columns)
     if problem:
-        yield FormatError(path, "line 1 (the header)", problem)
+        yield FormatError(path, _HEADER, problem)
         return
-    while True:
-        first = source.number + 1
-        try:
-            values = next(reader, None)
-        except csv.Error as error:
-            record = _record(first, source.number)
-            yield source.error or FormatError(path, record, f"not CSV: {error}")
-            source.error = None
-            continue
-        record = _record(first, source.number)
-        if source.error:
-            yield source.error
-            source.error = None
+    yield from _describe_header(header, columns)
+    for record, values in _records(
+        csv.reader(source, delimiter=delimiter, strict=True), source, path
+    ):
+        if isinstance(values, FormatError):
+            yield values
         elif values and len(values) != len(header):
             reason = f"expected {len(header)} fields as in the header, got {len(values)}"
             yield FormatError(path, record, reason)
-        elif values:
+        elif any(values):
             yield from _read_fields(dict(zip(header, values, strict=True)), columns, path, record)
-        if values is None:
-            return
+
+
+def _records(
+    reader: Iterator[list[str]], source: _CsvLines, path: str
+) -> Iterator[tuple[str, list[str] | FormatError]]:
+    """Yield each record's place and its fields, or what is wrong with it."""
+    after_error = False
+    while True:
+        first = source.number + 1
+        source.begin_record()
+        try:
+            values = next(reader, None)
+            problem = source.error
+            if values is None and not problem:
+                return
+            if after_error and source.num_quotes % 2:
+                reason = "a stray quote: this may be the rest of the bad record before it"
+                problem = FormatError(path, _place(first, source.number), reason)
+        except csv.Error as error:
+            place = _place(first, source.number)
+            problem = source.error or FormatError(path, place, f"not CSV: {error}")
+            values = None
+        after_error = problem is not None
+        yield _place(first, source.number), problem or values or []
 
 
 def read_jsonl(
     stream: BinaryIO, path: str, *, columns: Columns = Columns(), encoding: str = "utf-8"
 ) -> Iterator[Row]:
     """Yield the rows of a JSON Lines file."""
+    # A field that was asked for by name and never comes is a slip, not a choice.
+    awaited = {name for name in _renamed(columns) if name != columns.text}
     for line in read_lines(stream, path, encoding=encoding):
-        if isinstance(line, FormatError):
-            yield line
+        if line.error:
+            yield line.error
             continue
         if not line.text.strip():
             continue
@@ -98,7 +117,19 @@ def read_jsonl(
         except (RecursionError, ValueError) as error:  # nested too deep, or too many digits
             yield FormatError(path, record, f"not readable as JSON: {error}")
         else:
+            awaited -= _names(values)
             yield from _read_json(values, columns, path, record)
+    if awaited:
+        yield FormatError(path, "the file", f"no record has the field {sorted(awaited)!r}")
+
+
+def _names(values: object) -> set[str]:
+    """The names of all fields of a JSON record, those of its aspects included."""
+    if not isinstance(values, dict):
+        return set()
+    aspects = values.get("aspects")
+    nested = aspects if isinstance(aspects, list) else []
+    return set(values).union(*(set(a) for a in nested if isinstance(a, dict)))
 
 
 def _read_json(values: object, columns: Columns, path: str, record: str) -> Iterator[Row]:
@@ -121,41 +152,65 @@ def _read_json(values: object, columns: Columns, path: str, record: str) -> Iter
 
 
 class _CsvLines(Iterator[str]):
-    """Lines for the csv module; a line that could not be read is kept as `error` for its record."""
+    """Lines for the csv module, as they are; `error` is that of a line of the current record."""
 
-    def __init__(self, lines: Iterator[Line | FormatError], path: str) -> None:
+    def __init__(self, lines: Iterator[Line]) -> None:
         self._lines = lines
-        self._path = path
         self.number = 0
+        self.begin_record()
+
+    def begin_record(self) -> None:
+        """Forget the lines before."""
         self.error: FormatError | None = None
+        self.num_quotes = 0
+        self._size = 0
 
     def __next__(self) -> str:
         line = next(self._lines)
-        self.number += 1
-        if isinstance(line, FormatError):
-            self.error = line
-            return "\n"
-        return line.text + "\n"
+        self.number = line.number
+        self.error = self.error or line.error
+        self.num_quotes += line.text.count('"')
+        self._size += len(line.text)
+        if self._size > MAX_RECORD_BYTES:
+            raise csv.Error(f"the record is longer than {MAX_RECORD_BYTES} characters")
+        return line.text + line.ending
 
 
-def _record(first: int, last: int) -> str:
+def _place(first: int, last: int) -> str:
     return f"line {first}" if last <= first else f"lines {first} to {last}"
+
+
+def _describe_header(header: list[str], columns: Columns) -> Iterator[Notice]:
+    """Say which columns are not there, and which are not read."""
+    named = [getattr(columns, field.name) for field in fields(Columns)]
+    for name in (columns.aspect, columns.polarity):
+        if name not in header:
+            yield Notice(_HEADER, f"no column {name!r}")
+    ignored = [name for name in header if name not in named]
+    if ignored:
+        yield Notice(_HEADER, "columns not read", ", ".join(map(repr, ignored)))
+
+
+def _renamed(columns: Columns) -> list[str]:
+    """The names that are not the default ones: those a user asked for."""
+    pairs = [(getattr(columns, f.name), getattr(Columns(), f.name)) for f in fields(Columns)]
+    return [name for name, default in pairs if name != default]
 
 
 def _check_header(header: list[str], columns: Columns) -> str:
     """Say what is wrong with a header, or return an empty string."""
-    named = {field.name: getattr(columns, field.name) for field in fields(Columns)}
     if columns.text not in header:
         return (
             f"no column {columns.text!r}; found {header!r}. "
             "Rename the column or say which one holds the text (--text-column)"
         )
-    for name in (name for field, name in named.items() if name != getattr(Columns(), field)):
+    for name in _renamed(columns):
         if name not in header:
             return f"no column {name!r}; found {header!r}"
     if (columns.start in header) != (columns.end in header):
         return f"the columns {columns.start!r} and {columns.end!r} go together; found {header!r}"
-    repeated = {name for name in named.values() if header.count(name) > 1}
+    named = [getattr(columns, field.name) for field in fields(Columns)]
+    repeated = {name for name in named if header.count(name) > 1}
     return f"more than one column {sorted(repeated)!r}" if repeated else ""
 
 
@@ -163,9 +218,9 @@ def _read_fields(
     values: Mapping[str, object], columns: Columns, path: str, record: str, *, group: str = ""
 ) -> Iterator[Row]:
     text = values.get(columns.text)
-    if not isinstance(text, str):
-        found = "none" if text is None else type(text).__name__
-        yield FormatError(path, record, f"the field {columns.text!r} must be a string, got {found}")
+    if not isinstance(text, str) or not text.strip():
+        found = type(text).__name__ if text and not isinstance(text, str) else "nothing"
+        yield FormatError(path, record, f"the field {columns.text!r} must hold text, got {found}")
         return
     polarity = None
     label = values.get(columns.polarity)

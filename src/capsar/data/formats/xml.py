@@ -19,32 +19,18 @@ from capsar.errors import DataError, FormatError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+MAX_RECORD_ELEMENTS = 10_000
 IMPLICIT_TARGETS = ("NULL", "")
 
 
 def read_xml(stream: BinaryIO, path: str) -> Iterator[Row]:
     """Yield the rows of a SemEval or MAMS file; which of them, each sentence tells by itself."""
-    source = _RecordLimit(stream)
-    parents: list[Element] = []
     number = 0
-    depth_of_sentence = 0  # zero while outside a sentence
     try:
-        for event, element in iterparse(source, ("start", "end"), forbid_dtd=True):
-            if event == "start":
-                parents.append(element)
-                if element.tag == "sentence" and not depth_of_sentence:
-                    depth_of_sentence = len(parents)
-                continue
-            parents.pop()
-            if depth_of_sentence and len(parents) >= depth_of_sentence:
-                continue  # an element inside a sentence: read when the sentence ends
-            if depth_of_sentence:
-                number += 1
-                depth_of_sentence = 0
-                yield from _read_sentence(element, path, number)
-            if parents:
-                parents[-1].clear()
-            source.begin_record()
+        for number, sentence in enumerate(_sentences(_RecordLimit(stream)), start=1):
+            yield from _read_sentence(sentence, path, number)
+        if not number:
+            yield FormatError(path, "the file", "no <sentence> element in it")
     except ParseError as error:
         line, column = error.position
         record = f"line {line}, column {column}, after sentence {number}"
@@ -56,15 +42,43 @@ def read_xml(stream: BinaryIO, path: str) -> Iterator[Row]:
         yield FormatError(path, f"after sentence {number}", f"unreadable XML: {error}")
 
 
+def _sentences(source: _RecordLimit) -> Iterator[Element]:
+    """Yield the outermost `sentence` elements; all that is before them is forgotten."""
+    parents: list[Element] = []
+    depth_of_sentence = 0  # zero while outside a sentence
+    for event, element in iterparse(source, ("start", "end"), forbid_dtd=True):
+        if event == "start":
+            parents.append(element)
+            source.count_element()
+            if element.tag == "sentence" and not depth_of_sentence:
+                depth_of_sentence = len(parents)
+            continue
+        parents.pop()
+        if depth_of_sentence and len(parents) >= depth_of_sentence:
+            continue  # an element inside a sentence: read when the sentence ends
+        if depth_of_sentence:
+            depth_of_sentence = 0
+            yield element
+        if parents:
+            parents[-1].clear()
+        source.begin_record()
+
+
 class _RecordLimit:
-    """A stream that refuses to go on when one record has swallowed too many bytes."""
+    """A stream that refuses to go on when one record has swallowed too much."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self._bytes = 0
+        self._elements = 0
 
     def begin_record(self) -> None:
-        self._bytes = 0
+        self._bytes = self._elements = 0
+
+    def count_element(self) -> None:
+        self._elements += 1
+        if self._elements > MAX_RECORD_ELEMENTS:
+            raise ValueError(f"a sentence has more than {MAX_RECORD_ELEMENTS} elements")
 
     def read(self, size: int = -1, /) -> bytes:
         self._bytes += size
@@ -76,10 +90,12 @@ class _RecordLimit:
 def _read_sentence(sentence: Element, path: str, number: int) -> Iterator[Row]:
     name = sentence.get("id")
     record = f"sentence {number}" + (f" (id {name!r})" if name else "")
-    text = sentence.findtext("text")
-    if text is None:
-        yield FormatError(path, record, "the sentence has no <text>")
+    element = sentence.find("text")
+    if element is None or len(element):
+        reason = "the sentence needs one <text> without elements in it"
+        yield FormatError(path, record, reason)
         return
+    text = element.text or ""
     base = Example(text, id=record, group=name or record)
     judgements = [
         *sentence.findall("aspectTerms/aspectTerm"),
