@@ -1,7 +1,8 @@
 .PHONY: install check test bench docs
 
-install:  ## everything a developer needs, at the versions known to work together
-	python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+install:  ## everything a developer needs, at the versions known to work together; torch alone first
+	python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,train]'
 
 check:  ## style, types, import direction, spelling
 	ruff check .
@@ -18,6 +19,8 @@ bench:  ## every benchmark; each writes benchmarks/results/NAME.json
 	python benchmarks/reading.py
 	python benchmarks/vectors.py
 	python benchmarks/words.py
+	python benchmarks/routing.py
+	python benchmarks/training.py
 
 docs:  ## run what README and docs show, and check their figures
 	python -m pytest -q tests/test_docs.py

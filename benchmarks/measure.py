@@ -15,8 +15,17 @@ RESULTS = Path(__file__).parent / "results"
 
 def peak_memory_mb() -> float:
     """Return the largest resident size this process has had so far (Linux)."""
+    return _status_mb("VmHWM")
+
+
+def resident_memory_mb() -> float:
+    """Return the resident size of this process now (Linux)."""
+    return _status_mb("VmRSS")
+
+
+def _status_mb(name: str) -> float:
     status = Path("/proc/self/status").read_text(encoding="ascii")
-    line = next(line for line in status.splitlines() if line.startswith("VmHWM"))
+    line = next(line for line in status.splitlines() if line.startswith(name))
     return int(line.split()[1]) / 1024
 
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from reviews import write_reviews
 
 
 def capsar(
@@ -88,6 +89,65 @@ def test_bad_input_is_exit_code_2_and_a_message(tmp_path: Path, arguments: list[
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
     assert done.stderr
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small run from the command line, as a user would start it."""
+    folder = tmp_path_factory.mktemp("train")
+    write_reviews(folder / "reviews.csv", 150)
+    done = capsar(
+        "train", "--data", "reviews.csv", "--out", "run", "--set", "train.max_epochs=2",
+        "--set", "data.word_dim=16", "--set", "model.units=8", "--json", cwd=folder,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["bundle"] == "run/bundle"
+    assert "epoch 2: dev accuracy" in done.stderr
+    return folder
+
+
+def test_a_trained_model_is_evaluated(trained: Path) -> None:
+    write_reviews(trained / "held-out.csv", 60, seed=3)
+    done = capsar("evaluate", "run/bundle", "--data", "held-out.csv", cwd=trained)
+    assert done.returncode == 0, done.stderr
+    assert "60 examples, 0 left out" in done.stdout
+    assert "95 % interval" in done.stdout
+    assert done.stdout.count("positive") == 3
+    done = capsar("evaluate", "run/bundle", "--data", "held-out.csv", "--json", cwd=trained)
+    document = json.loads(done.stdout)
+    assert document["figures"]["num_examples"] == 60
+    assert sum(map(sum, document["figures"]["confusion"])) == 60
+
+
+def test_a_run_is_shown_for_people_and_goes_on(trained: Path) -> None:
+    done = capsar(
+        "train", "--data", "reviews.csv", "--out", "run", "--set", "train.max_epochs=2",
+        "--set", "data.word_dim=16", "--set", "model.units=8", cwd=trained,
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert done.stdout.startswith("run/bundle: epoch ")
+    assert "epoch 1" not in done.stderr  # it was finished
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train"], "either a CONFIG.toml or --data"),
+        (["train", "--data", "x.csv", "--set", "units=3"], "is not SECTION.NAME=VALUE"),
+        (["train", "--data", "x.csv", "--set", "model.unit=3"], "has no ['unit']"),
+        (["train", "--data", "absent.csv"], "cannot be read"),
+        (["train", "absent.toml"], "Cannot read the configuration"),
+        (["evaluate", "run"], "either --dataset or --data"),
+        (["evaluate", "absent", "--data", "reviews.csv"], "is not a bundle"),
+        (["train", "--data", "mams:test"], "only evaluation opens it"),
+    ],
+)
+def test_bad_commands_say_what_to_do(trained: Path, arguments: list[str], message: str) -> None:
+    done = capsar(*arguments, cwd=trained)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.data

@@ -13,7 +13,18 @@ import capsar
 from capsar.errors import CapsarError, MissingExtraError
 from capsar.labels import CLASSES, Polarity, parse_polarity
 
-PUBLIC = ["AspectSpan", "CapsarError", "Example", "Polarity", "__version__"]
+PUBLIC = [
+    "AspectSpan",
+    "Capsar",
+    "CapsarError",
+    "Example",
+    "ModelConfig",
+    "Polarity",
+    "TrainConfig",
+    "__version__",
+    "evaluate",
+    "train",
+]
 
 
 def test_public_names() -> None:

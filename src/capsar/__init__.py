@@ -10,21 +10,44 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from capsar.config import ModelConfig as ModelConfig
+    from capsar.config import TrainConfig as TrainConfig
     from capsar.data.example import AspectSpan as AspectSpan
     from capsar.data.example import Example as Example
     from capsar.errors import CapsarError as CapsarError
+    from capsar.evaluation.evaluate import evaluate as evaluate
     from capsar.labels import Polarity as Polarity
+    from capsar.model.network import Capsar as Capsar
+    from capsar.training.run import train as train
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "AspectSpan": "capsar.data.example",
+    "Capsar": "capsar.model.network",
     "CapsarError": "capsar.errors",
     "Example": "capsar.data.example",
+    "ModelConfig": "capsar.config",
     "Polarity": "capsar.labels",
+    "TrainConfig": "capsar.config",
+    "evaluate": "capsar.evaluation.evaluate",
+    "train": "capsar.training.run",
 }
+_LEARNING = ("Capsar", "train")
+"""Names that need torch."""
 
-__all__ = ["AspectSpan", "CapsarError", "Example", "Polarity", "__version__"]
+__all__ = [
+    "AspectSpan",
+    "Capsar",
+    "CapsarError",
+    "Example",
+    "ModelConfig",
+    "Polarity",
+    "TrainConfig",
+    "__version__",
+    "evaluate",
+    "train",
+]
 
 
 def __getattr__(name: str) -> object:
@@ -32,7 +55,14 @@ def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'capsar' has no attribute {name!r}")
-    value = getattr(import_module(home), name)
+    try:
+        value = getattr(import_module(home), name)
+    except ModuleNotFoundError as error:
+        if name not in _LEARNING:
+            raise
+        from capsar.errors import MissingExtraError
+
+        raise MissingExtraError("train", f"capsar.{name}") from error
     globals()[name] = value
     return value
 

@@ -7,6 +7,7 @@ CapsarError
 │   ├── FormatError        a record that cannot be read: names file, record and reason
 │   └── AspectNotFoundError
 ├── ArtifactError          a saved file (model, tokenizer, cache) that cannot be used
+│   └── VersionMismatchError
 └── MissingExtraError      an optional part that is not installed
 ```
 """
@@ -57,6 +58,10 @@ class AspectNotFoundError(DataError, LookupError):
 
 class ArtifactError(CapsarError, ValueError):
     """A saved file (model, tokenizer, cache) that cannot be used."""
+
+
+class VersionMismatchError(ArtifactError):
+    """A saved file that another version wrote."""
 
 
 class MissingExtraError(CapsarError, ImportError):

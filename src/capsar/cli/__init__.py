@@ -13,6 +13,8 @@ import typer
 
 from capsar import __version__
 from capsar.cli.data import app as data_app
+from capsar.cli.evaluate import evaluate_command
+from capsar.cli.train import train_command
 from capsar.errors import CapsarError
 
 app = typer.Typer(
@@ -24,6 +26,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 app.add_typer(data_app, name="data")
+app.command("train")(train_command)
+app.command("evaluate")(evaluate_command)
 
 
 def _print_version(wanted: bool) -> None:

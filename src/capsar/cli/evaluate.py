@@ -1,0 +1,81 @@
+"""`capsar evaluate`."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003  (typer reads the annotations)
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from capsar.data.example import Example
+    from capsar.evaluation.evaluate import Evaluation
+
+
+def evaluate_command(
+    bundle: Annotated[Path, typer.Argument(metavar="BUNDLE", help="A trained model's folder.")],
+    *,
+    dataset: Annotated[str, typer.Option(help="Judge on the test part of a named dataset.")] = "",
+    data: Annotated[Path | None, typer.Option(help="Judge on a file of your own.")] = None,
+    text_column: Annotated[str, typer.Option(help="Of CSV and JSONL files.")] = "text",
+    aspect_column: Annotated[str, typer.Option(help="Of CSV and JSONL files.")] = "aspect",
+    polarity_column: Annotated[str, typer.Option(help="Of CSV and JSONL files.")] = "polarity",
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Judge a model on labelled data it has not been trained on.
+
+    `capsar evaluate runs/mine/bundle --dataset semeval14-restaurants`
+
+    `capsar evaluate runs/mine/bundle --data held-out.csv --json`
+    """
+    from json import dumps
+
+    from capsar.data.formats.tables import Columns
+    from capsar.errors import MissingExtraError
+    from capsar.evaluation.evaluate import evaluate
+
+    columns = Columns(text=text_column, aspect=aspect_column, polarity=polarity_column)
+    examples = _read(dataset, data, columns)
+    try:
+        from capsar.training.predictor import NetworkPredictor
+        from capsar.training.run import load_network
+    except ImportError as error:
+        raise MissingExtraError("train", "Evaluation") from error
+    evaluation = evaluate(NetworkPredictor(*load_network(bundle)), examples)
+    if json:
+        typer.echo(dumps(evaluation.as_dict(), indent=1))
+    else:
+        _print(evaluation)
+
+
+def _read(dataset: str, data: Path | None, columns: object) -> list[Example]:
+    from capsar.data.catalog import test_examples
+    from capsar.data.readers import read_examples
+    from capsar.errors import ConfigError
+
+    if bool(dataset) == (data is not None):
+        raise ConfigError("Give either --dataset or --data, and not both")
+    if data is not None:
+        return list(read_examples(data, columns=columns))  # type: ignore[arg-type]
+    return test_examples(dataset)
+
+
+def _print(evaluation: Evaluation) -> None:
+    from capsar.labels import CLASSES
+
+    figures, intervals = evaluation.figures, evaluation.intervals
+    typer.echo(f"{figures.num_examples} examples, {evaluation.left_out} left out")
+    for name in ("accuracy", "macro_f1"):
+        low, high = getattr(intervals, name)
+        typer.echo(
+            f"{name:<9} {getattr(figures, name):.4f}  (95 % interval {low:.4f} to {high:.4f})"
+        )
+    typer.echo(f"\n{'':<9} precision  recall      f1  examples")
+    for polarity, row in figures.classes.items():
+        typer.echo(
+            f"{polarity:<9} {row.precision:>9.4f} {row.recall:>7.4f} {row.f1:>7.4f} "
+            f"{row.support:>9}"
+        )
+    typer.echo(f"\n{'true':<9} predicted " + " ".join(f"{polarity:>9}" for polarity in CLASSES))
+    for polarity, counts in zip(CLASSES, figures.confusion, strict=True):
+        typer.echo(f"{polarity:<20}" + " ".join(f"{count:>9}" for count in counts))

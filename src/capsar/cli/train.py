@@ -1,0 +1,147 @@
+"""`capsar train`."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from capsar.config import RunConfig
+    from capsar.training.loop import StepInfo
+
+
+def train_command(  # noqa: PLR0913
+    config: Annotated[
+        Path | None, typer.Argument(metavar="CONFIG.toml", help="The run's configuration.")
+    ] = None,
+    *,
+    data: Annotated[
+        str, typer.Option(help="Train on this file or named dataset, with default settings.")
+    ] = "",
+    vectors: Annotated[
+        str, typer.Option(help="GloVe text file, or named vectors; random without.")
+    ] = "",
+    out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("runs/capsar"),
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="SECTION.NAME=VALUE", help="Change a setting."),
+    ] = None,
+    text_column: Annotated[str, typer.Option(help="Of CSV and JSONL files.")] = "text",
+    aspect_column: Annotated[str, typer.Option(help="Of CSV and JSONL files.")] = "aspect",
+    polarity_column: Annotated[str, typer.Option(help="Of CSV and JSONL files.")] = "polarity",
+    threads: Annotated[int, typer.Option(help="CPU threads; 0 for torch's own choice.")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Train a model and save it as a bundle. A run that was stopped goes on where it was.
+
+    `capsar train --data reviews.csv --vectors glove.42B.300d.txt --out runs/mine`
+
+    `capsar train experiments/configs/core-restaurants.toml --set train.seed=1`
+    """
+    from capsar.errors import MissingExtraError
+
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    content = _content(config, data, vectors)
+    content["data"] |= {
+        f"{name}_column": value
+        for name, value in (
+            ("text", text_column),
+            ("aspect", aspect_column),
+            ("polarity", polarity_column),
+        )
+        if value != name
+    }
+    run = _configure(content, settings or [])
+    try:
+        import torch
+
+        from capsar.training.run import train
+    except ImportError as error:
+        raise MissingExtraError("train", "Training") from error
+    if threads:
+        torch.set_num_threads(threads)
+    with _Progress() as progress:
+        result = train(run, out, on_step=progress.show)
+    _report(result, as_json=json)
+
+
+def _content(config: Path | None, data: str, vectors: str) -> dict[str, Any]:
+    """The sections of a run's configuration, from a file or from options."""
+    from capsar.config import read_config
+    from capsar.errors import ConfigError
+
+    if (config is None) == (not data):
+        raise ConfigError("Give either a CONFIG.toml or --data, and not both")
+    content: dict[str, Any] = read_config(config).as_dict() if config else {"data": {"train": data}}
+    if vectors:
+        content["data"]["vectors"] = vectors
+    return content
+
+
+def _configure(content: dict[str, Any], settings: list[str]) -> RunConfig:
+    """Apply `section.name=value` settings, the value read as TOML reads it."""
+    import tomllib
+
+    from capsar.config import run_config
+    from capsar.errors import ConfigError
+
+    for setting in settings:
+        place, _, value = setting.partition("=")
+        section, _, name = place.partition(".")
+        try:
+            parsed = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            parsed = value
+        if not name:
+            raise ConfigError(f"{setting!r} is not SECTION.NAME=VALUE")
+        content.setdefault(section, {})[name] = parsed
+    return run_config(content)
+
+
+def _report(result: Any, *, as_json: bool) -> None:  # noqa: ANN401  (its type needs torch)
+    from json import dumps
+
+    if as_json:
+        fields = {"bundle": str(result.bundle), "best_epoch": result.best_epoch, **result.dev}
+        typer.echo(dumps(fields | {"seconds": round(result.seconds, 1)}))
+        return
+    typer.echo(
+        f"{result.bundle}: epoch {result.best_epoch + 1} of {len(result.history)}, dev accuracy "
+        f"{result.dev['dev_accuracy']:.4f}, macro-F1 {result.dev['dev_macro_f1']:.4f}"
+    )
+
+
+class _Progress:
+    """A bar for people on a terminal, one line an epoch for logs."""
+
+    def __enter__(self) -> _Progress:
+        from rich.console import Console
+        from rich.progress import Progress
+
+        self._bar = Progress(console=Console(stderr=True), disable=not sys.stderr.isatty())
+        self._bar.start()
+        self._task = self._bar.add_task("epoch 1")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def show(self, info: StepInfo) -> None:
+        """Show one step."""
+        done = (info.step - 1) % info.num_batches + 1
+        self._bar.update(
+            self._task,
+            total=info.num_batches,
+            completed=done,
+            description=f"epoch {info.epoch + 1}, loss {info.loss:.4f}",
+        )
+        if info.dev:
+            mark = " *" if info.is_best else ""
+            self._bar.console.print(
+                f"epoch {info.epoch + 1}: dev accuracy {info.dev.accuracy:.4f}, "
+                f"macro-F1 {info.dev.macro_f1:.4f}{mark}"
+            )

@@ -1,0 +1,201 @@
+"""Configuration: frozen dataclasses, checked once, read from TOML."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from capsar.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+T = TypeVar("T")
+_TYPES: dict[str, tuple[type, ...]] = {
+    "str": (str,),
+    "int": (int,),
+    "float": (int, float),
+    "bool": (bool,),
+}
+
+
+def _check(condition: bool, name: str, value: object, expected: str) -> None:
+    if not condition:
+        raise ConfigError(f"{name} must be {expected}, got {value!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelConfig:
+    """The sizes and choices of the network. Defaults are the paper's, or our reading of it."""
+
+    cell: str = "gru"
+    """`gru` or `lstm`."""
+    units: int = 150
+    """State size of each direction."""
+    input_dropout: float = 0.5
+    """Share of input features dropped, one mask a sentence."""
+    train_embeddings: bool = True
+    """Whether word vectors are trained further."""
+    alpha: float = 3.0
+    beta: float = 10.0
+    gamma: float = 1.0
+    """Of location proximity (eq. 2)."""
+    kernel_width: int = 3
+    """Words seen by the convolution that makes primary capsules; odd. Not given in the paper."""
+    activation: str = "relu"
+    """Of that convolution: `relu`, `tanh` or `linear`. Not given in the paper."""
+    squash_primary: bool = False
+    """Whether primary capsules are squashed. Not given in the paper."""
+    capsules_per_word: int = 6
+    primary_dim: int = 50
+    intermediate_capsules: int = 30
+    """0 leaves the intermediate layer out: the paper's ablation *w/o H*."""
+    intermediate_dim: int = 150
+    class_dim: int = 300
+    routing_iterations: int = 3
+    upper_margin: float = 1.0
+    lower_margin: float = 0.1
+    reconstruction_weight: float = 0.003
+    """Lambda of eq. 8; 0 leaves reconstruction out: the paper's ablation *w/o R*."""
+
+    def __post_init__(self) -> None:
+        _check(self.cell in ("gru", "lstm"), "cell", self.cell, "'gru' or 'lstm'")
+        known = ("relu", "tanh", "linear")
+        _check(self.activation in known, "activation", self.activation, f"one of {known}")
+        _check(self.kernel_width % 2 == 1, "kernel_width", self.kernel_width, "odd")
+        _check(0 <= self.input_dropout < 1, "input_dropout", self.input_dropout, "in [0, 1)")
+        _check(self.beta > 0, "beta", self.beta, "above 0")
+        for name in (
+            "units",
+            "kernel_width",
+            "capsules_per_word",
+            "primary_dim",
+            "intermediate_dim",
+            "class_dim",
+            "routing_iterations",
+        ):
+            _check(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
+        _check(
+            self.intermediate_capsules >= 0,
+            "intermediate_capsules",
+            self.intermediate_capsules,
+            "0 or more",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainConfig:
+    """How a network is trained."""
+
+    seed: int = 0
+    """Of weights, order and dropout; every step's randomness is a function of it and the step."""
+    batch_size: int = 64
+    """Of all processes together."""
+    learning_rate: float = 1e-3
+    max_epochs: int = 30
+    patience: int = 6
+    """Epochs without a better dev macro-F1 before training stops."""
+    no_aspect_share: float = 0.0
+    """Share of batches trained with proximity dropped, so that one model serves with and without a
+    given aspect."""
+    clip_norm: float = 0.0
+    """Largest norm of the gradient; 0 does not clip."""
+    mixed_precision: str = "no"
+    """`no` or `bf16`."""
+    checkpoint_steps: int = 0
+    """Steps between checkpoints; 0 writes one at the end of each epoch."""
+
+    def __post_init__(self) -> None:
+        for name in ("batch_size", "max_epochs", "patience"):
+            _check(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
+        _check(self.learning_rate > 0, "learning_rate", self.learning_rate, "above 0")
+        _check(0 <= self.no_aspect_share <= 1, "no_aspect_share", self.no_aspect_share, "in [0, 1]")
+        _check(self.clip_norm >= 0, "clip_norm", self.clip_norm, "0 or more")
+        _check(self.checkpoint_steps >= 0, "checkpoint_steps", self.checkpoint_steps, "0 or more")
+        precisions = ("no", "bf16")
+        known = self.mixed_precision in precisions
+        _check(known, "mixed_precision", self.mixed_precision, f"one of {precisions}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataConfig:
+    """What a network is trained on."""
+
+    train: str
+    """The name of a dataset in the catalog, or the path of a file."""
+    dev: str = ""
+    """A file of its own for choosing the epoch; if empty, a part of the training data is cut."""
+    dev_share: float = 0.1
+    dev_seed: int = 0
+    vectors: str = ""
+    """The name of vectors in the catalog, or the path of a GloVe file; empty for random vectors."""
+    word_dim: int = 300
+    """Size of random vectors."""
+    text_column: str = "text"
+    aspect_column: str = "aspect"
+    polarity_column: str = "polarity"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunConfig:
+    """Everything a training run needs to be repeated."""
+
+    data: DataConfig
+    model: ModelConfig = field(default_factory=ModelConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the configuration as JSON or TOML would hold it."""
+        return asdict(self)
+
+
+def read_config(path: Path) -> RunConfig:
+    """Read a run's configuration from TOML.
+
+    Raises:
+        ConfigError: If the file cannot be read, or a name or value in it is wrong.
+    """
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"Cannot read the configuration {str(path)!r}: {error}") from error
+    return run_config(content)
+
+
+def run_config(content: dict[str, Any]) -> RunConfig:
+    """Make a run's configuration from its sections `data`, `model` and `train`.
+
+    Raises:
+        ConfigError: If a name or value is wrong.
+    """
+    sections = {"data": DataConfig, "model": ModelConfig, "train": TrainConfig}
+    unknown = set(content) - set(sections)
+    if unknown:
+        raise ConfigError(f"Unknown sections {sorted(unknown)}; known are {list(sections)}")
+    made: dict[str, Any] = {
+        name: from_dict(kind, content.get(name, {})) for name, kind in sections.items()
+    }
+    return RunConfig(**made)
+
+
+def from_dict(kind: type[T], values: dict[str, Any]) -> T:
+    """Make a configuration dataclass from plain values, checking names and types.
+
+    Raises:
+        ConfigError: If a name or value is wrong.
+    """
+    known = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
+    unknown = set(values) - set(known)
+    if unknown:
+        raise ConfigError(
+            f"{kind.__name__} has no {sorted(unknown)}; it has: {', '.join(sorted(known))}"
+        )
+    for name, value in values.items():
+        accepted = _TYPES[str(known[name].type)]
+        if not isinstance(value, accepted) or (isinstance(value, bool) and bool not in accepted):
+            raise ConfigError(f"{name} must be of type {known[name].type}, got {value!r}")
+    try:
+        return kind(**values)
+    except TypeError as error:
+        raise ConfigError(f"{kind.__name__}: {error}") from error

@@ -1,0 +1,178 @@
+"""`Capsar`: the network of the paper, from word ids to sentiment capsules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from capsar.errors import ArtifactError
+from capsar.labels import CLASSES
+from capsar.model.capsules import PrimaryCapsules, RoutedCapsules
+from capsar.model.encoders import BiRecurrent
+from capsar.model.loss import margin_loss, reconstruction_loss
+from capsar.model.proximity import proximity
+from capsar.model.reconstruction import Reconstruction, about_scores, aspect_vector
+
+if TYPE_CHECKING:
+    from capsar.config import ModelConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Sentences with one aspect each, or none, padded to one length."""
+
+    ids: Tensor
+    """Word ids (B, T)."""
+    mask: Tensor
+    """Which positions are words (B, T)."""
+    first_words: Tensor
+    """The first word of each mention of the aspect (B, M); negative where there is none."""
+    aspect_mask: Tensor
+    """Which words belong to the aspect (B, T)."""
+    polarity: Tensor
+    """The index of the true class (B); negative if it is not known."""
+
+    def to(self, device: torch.device) -> Batch:
+        """Move all tensors to a device."""
+        return Batch(*(getattr(self, name).to(device) for name in self.__slots__))
+
+    def without_aspect(self) -> Batch:
+        """Hide where the aspect stands from proximity, but not from the reconstruction's target."""
+        hidden = torch.full_like(self.first_words, -1)
+        return Batch(self.ids, self.mask, hidden, self.aspect_mask, self.polarity)
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What the network says of a batch."""
+
+    capsules: Tensor
+    """Sentiment capsules (B, C, D)."""
+    lengths: Tensor
+    """Their lengths (B, C): the longest is the predicted class."""
+    word_vectors: Tensor
+    """The fixed vectors of the words (B, T, E): the space of reconstruction and detection."""
+
+
+class Capsar(nn.Module):
+    """CAPSAR with a recurrent encoder.
+
+    Args:
+        model_config: The sizes and choices of the network.
+        vectors: The initial vector of every word of the vocabulary (V, E), padding first. They stay
+            fixed, as the space of reconstruction and detection; what training adds to a word's
+            vector is kept apart.
+        num_trained: How many words, from the first, can be trained: those of the training texts. No
+            other word ever gets a gradient, so nothing is lost, and much time is saved.
+    """
+
+    word_vectors: Tensor
+
+    def __init__(self, model_config: ModelConfig, vectors: Tensor, *, num_trained: int) -> None:
+        super().__init__()
+        self.model_config = model_config
+        word_dim = vectors.shape[1]
+        self.register_buffer("word_vectors", vectors)
+        self.learnt: nn.Embedding | None = None
+        if model_config.train_embeddings:
+            self.learnt = nn.Embedding(num_trained, word_dim, padding_idx=0)
+            nn.init.zeros_(self.learnt.weight)
+        self.encoder = BiRecurrent(
+            input_dim=word_dim,
+            units=model_config.units,
+            cell=model_config.cell,
+            input_dropout=model_config.input_dropout,
+        )
+        self.primary = PrimaryCapsules(
+            hidden_dim=self.encoder.hidden_dim,
+            capsules_per_word=model_config.capsules_per_word,
+            capsule_dim=model_config.primary_dim,
+            kernel_width=model_config.kernel_width,
+            activation=model_config.activation,
+            squashed=model_config.squash_primary,
+        )
+        child_dim = model_config.primary_dim
+        self.intermediate: RoutedCapsules | None = None
+        if model_config.intermediate_capsules:
+            self.intermediate = RoutedCapsules(
+                num_capsules=model_config.intermediate_capsules,
+                capsule_dim=model_config.intermediate_dim,
+                child_dim=child_dim,
+                iterations=model_config.routing_iterations,
+            )
+            child_dim = model_config.intermediate_dim
+        self.sentiment = RoutedCapsules(
+            num_capsules=len(CLASSES),
+            capsule_dim=model_config.class_dim,
+            child_dim=child_dim,
+            iterations=model_config.routing_iterations,
+        )
+        self.reconstruction = Reconstruction(
+            num_classes=len(CLASSES), capsule_dim=model_config.class_dim, word_dim=word_dim
+        )
+
+    def forward(self, batch: Batch) -> Output:
+        """Return the sentiment capsules of a batch."""
+        word_vectors = functional.embedding(batch.ids, self.word_vectors)  # (B, T, E)
+        states = self.encode(batch.ids, word_vectors, batch.mask)  # (B, T, H)
+        weights = proximity(
+            batch.mask,
+            batch.first_words,
+            alpha=self.model_config.alpha,
+            beta=self.model_config.beta,
+            gamma=self.model_config.gamma,
+        )  # (B, T)
+        children = self.primary(states.mul_(weights.unsqueeze(-1)), batch.mask)  # (B, N, P)
+        if self.intermediate is not None:
+            children = self.intermediate(children)  # (B, J, P')
+        capsules = self.sentiment(children)  # (B, C, D)
+        return Output(capsules, (capsules.square().sum(-1) + 1e-12).sqrt(), word_vectors)
+
+    def encode(self, ids: Tensor, word_vectors: Tensor, mask: Tensor) -> Tensor:
+        """Return the hidden states of words, by id (B, T) and fixed vector (B, T, E): (B, T, H)."""
+        if self.learnt is not None:
+            known = ids < self.learnt.num_embeddings  # (B, T)
+            word_vectors = word_vectors + self.learnt(ids * known)
+        states: Tensor = self.encoder(word_vectors, mask)
+        return states
+
+    def loss(self, batch: Batch, output: Output) -> Tensor:
+        """Return the loss of each example of a batch (B) (eq. 8)."""
+        config = self.model_config
+        truth = functional.one_hot(batch.polarity, len(CLASSES)).to(output.lengths.dtype)  # (B, C)
+        loss = margin_loss(
+            output.lengths, truth, upper=config.upper_margin, lower=config.lower_margin
+        )
+        if config.reconstruction_weight:
+            aspect = aspect_vector(output.word_vectors, batch.aspect_mask)  # (B, E)
+            both = output.capsules.repeat(2, 1, 1)  # (2 B, C, D): one product instead of two
+            opened = self.reconstruction(both, torch.cat([truth, 1 - truth]))  # (2 B, E)
+            from_true, from_others = opened.chunk(2)  # (B, E)
+            distance = reconstruction_loss(aspect, from_true, from_others)  # (B)
+            loss = loss + config.reconstruction_weight * distance
+        return loss
+
+    def about(self, batch: Batch, output: Output) -> Tensor:
+        """Return how much each sentiment capsule is about each word (B, C, T)."""
+        opened = self.reconstruction.open_each(output.capsules)  # (B, C, E)
+        return about_scores(opened, output.word_vectors, batch.mask)
+
+    @classmethod
+    def from_weights(cls, model_config: ModelConfig, weights: dict[str, Tensor]) -> Self:
+        """Make a network from the weights that another one saved.
+
+        Raises:
+            ArtifactError: If they are not those of such a network.
+        """
+        try:
+            vectors = weights["word_vectors"]
+            num_trained = len(weights["learnt.weight"]) if model_config.train_embeddings else 0
+            model = cls(model_config, vectors, num_trained=num_trained)
+            model.load_state_dict(weights)
+        except (KeyError, RuntimeError) as error:
+            raise ArtifactError(f"The weights do not fit the configuration: {error}") from error
+        return model

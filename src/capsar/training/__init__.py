@@ -1,0 +1,1 @@
+"""Data and network -> a trained bundle: batches, the loop, checkpoints, runs."""

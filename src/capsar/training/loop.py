@@ -1,0 +1,139 @@
+"""The training loop, read from top to bottom. Logging and saving are the caller's `for` loop."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from capsar.training.batches import EncodedExample, collate, epoch_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from accelerate import Accelerator
+    from torch import Tensor
+    from torch.optim import Optimizer
+
+    from capsar.config import TrainConfig
+    from capsar.evaluation.metrics import Figures
+    from capsar.model.network import Capsar
+    from capsar.training.checkpoint import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class StepInfo:
+    """What happened in one step."""
+
+    step: int
+    epoch: int
+    loss: float
+    """Mean over the examples of the batch, all processes together."""
+    num_batches: int
+    """Of the epoch."""
+    dev: Figures | None = None
+    """After the last batch of an epoch."""
+    is_best: bool = False
+    """Whether that is the best epoch so far."""
+
+
+def train_steps(
+    model: Capsar,
+    optimizer: Optimizer,
+    encoded: Sequence[EncodedExample],
+    evaluate_dev: Callable[[], Figures],
+    *,
+    train_config: TrainConfig,
+    accelerator: Accelerator,
+    progress: Progress,
+) -> Iterator[StepInfo]:
+    """Train until the dev figures stop improving, yielding after every step.
+
+    `progress` is kept up to date before each yield: a checkpoint taken then, and this generator
+    started anew with it, go on bit for bit as if nothing had happened.
+    """
+    wrapped, optimizer = accelerator.prepare(model, optimizer)
+    sizes = [len(example.ids) for example in encoded]
+    while not progress.finished:
+        batches = epoch_batches(
+            sizes,
+            batch_size=train_config.batch_size,
+            seed=train_config.seed,
+            epoch=progress.epoch,
+        )
+        wrapped.train()
+        for indices in batches[progress.batch :]:
+            start = time.perf_counter()
+            loss = _step(wrapped, model, optimizer, [encoded[i] for i in indices], train_config,
+                         accelerator, progress.step)  # fmt: skip
+            progress.step += 1
+            progress.batch += 1
+            progress.loss_sum += loss
+            progress.seconds += time.perf_counter() - start
+            if progress.batch < len(batches):
+                yield StepInfo(progress.step, progress.epoch, loss, len(batches))
+        dev = evaluate_dev()
+        is_best = _end_epoch(progress, dev, len(batches), train_config)
+        yield StepInfo(progress.step, progress.epoch - 1, loss, len(batches), dev, is_best)
+
+
+def _step(
+    wrapped: torch.nn.Module,
+    model: Capsar,
+    optimizer: Optimizer,
+    examples: Sequence[EncodedExample],
+    train_config: TrainConfig,
+    accelerator: Accelerator,
+    step: int,
+) -> float:
+    """Train on one batch, of which each process takes its share; return the mean loss."""
+    rank, world = accelerator.process_index, accelerator.num_processes
+    # Randomness is a function of seed and step, so a resumed run needs no saved generator.
+    torch.manual_seed(_mix(train_config.seed, step, rank))
+    batch = collate(examples[rank::world] or examples[:1]).to(accelerator.device)
+    if random.Random(f"{train_config.seed}:{step}").random() < train_config.no_aspect_share:  # noqa: S311
+        batch = batch.without_aspect()
+    lower = train_config.mixed_precision == "bf16"
+    with torch.autocast(accelerator.device.type, dtype=torch.bfloat16, enabled=lower):
+        output = wrapped(batch)
+    losses = model.loss(batch, output)  # (B of this process)
+    share = float(rank < len(examples))  # a process without an example of its own adds nothing
+    loss: Tensor = losses.sum() * share / len(examples)
+    accelerator.backward(loss * world)  # gradients are averaged over processes
+    if train_config.clip_norm:
+        accelerator.clip_grad_norm_(wrapped.parameters(), train_config.clip_norm)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    total = accelerator.reduce(loss.detach(), reduction="sum") if world > 1 else loss.detach()
+    return float(total)
+
+
+def _end_epoch(
+    progress: Progress, dev: Figures, num_batches: int, train_config: TrainConfig
+) -> bool:
+    """Enter an epoch's figures; tell whether it is the best so far, and whether it is the last."""
+    is_best = dev.macro_f1 > progress.best_score
+    if is_best:
+        progress.best_epoch, progress.best_score = progress.epoch, dev.macro_f1
+    progress.history.append(
+        {
+            "epoch": progress.epoch,
+            "loss": progress.loss_sum / num_batches,
+            "dev_accuracy": dev.accuracy,
+            "dev_macro_f1": dev.macro_f1,
+        }
+    )
+    waited = progress.epoch - progress.best_epoch
+    progress.epoch += 1
+    progress.batch, progress.loss_sum = 0, 0.0
+    progress.finished = waited >= train_config.patience or progress.epoch >= train_config.max_epochs
+    return is_best
+
+
+def _mix(seed: int, step: int, rank: int) -> int:
+    digest = hashlib.blake2b(f"{seed}:{step}:{rank}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1

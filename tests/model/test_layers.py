@@ -1,0 +1,145 @@
+"""Each layer: values by hand, a twin from torch, and what padding must not do."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from capsar.model.capsules import PrimaryCapsules
+from capsar.model.encoders import BiRecurrent
+from capsar.model.loss import margin_loss, reconstruction_loss
+from capsar.model.proximity import proximity
+from capsar.model.reconstruction import Reconstruction, about_scores, aspect_vector
+
+
+def test_proximity_by_hand() -> None:
+    """n = 5, k = 1: reach 3 + 5/10 = 3.5, so 1 + (2.5, 3.5, 2.5, 1.5, 0.5), and 0 on padding."""
+    mask = torch.tensor([[True] * 5 + [False]])
+    weights = proximity(mask, torch.tensor([[1]]))
+    torch.testing.assert_close(weights, torch.tensor([[3.5, 4.5, 3.5, 2.5, 1.5, 0.0]]))
+
+
+def test_proximity_without_an_aspect_and_with_several_mentions() -> None:
+    mask = torch.ones(2, 12, dtype=torch.bool)
+    weights = proximity(mask, torch.tensor([[-1, -1], [0, 9]]))
+    torch.testing.assert_close(weights[0], torch.ones(12))
+    one, other = (proximity(mask[:1], torch.tensor([[k]]))[0] for k in (0, 9))
+    torch.testing.assert_close(weights[1], torch.maximum(one, other))
+    far = proximity(torch.ones(1, 30, dtype=torch.bool), torch.tensor([[0]]))
+    assert far[0, -1] == 1
+
+
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+def test_the_encoder_is_a_bidirectional_network_on_packed_sequences(cell: str) -> None:
+    torch.manual_seed(0)
+    encoder = BiRecurrent(input_dim=5, units=4, cell=cell, input_dropout=0.0).double()
+    twin = {"gru": nn.GRU, "lstm": nn.LSTM}[cell](5, 4, batch_first=True, bidirectional=True)
+    twin = twin.double()
+    for name, parameter in encoder.forward_cell.named_parameters():
+        getattr(twin, name).data = parameter.data
+    for name, parameter in encoder.backward_cell.named_parameters():
+        getattr(twin, f"{name}_reverse").data = parameter.data
+    lengths = torch.tensor([6, 1, 3])
+    mask = torch.arange(6) < lengths.unsqueeze(1)
+    vectors = torch.randn(3, 6, 5, dtype=torch.float64, requires_grad=True)
+    packed = pack_padded_sequence(vectors, lengths, batch_first=True, enforce_sorted=False)
+    expected, _ = pad_packed_sequence(twin(packed)[0], batch_first=True)
+    states = encoder(vectors, mask) * mask.unsqueeze(-1)
+    torch.testing.assert_close(states, expected)
+    upstream = torch.randn_like(states)
+    ours, theirs = (
+        torch.autograd.grad((s * upstream).sum(), vectors)[0] for s in (states, expected)
+    )
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_input_dropout_is_one_mask_for_all_words_of_a_sentence() -> None:
+    encoder = BiRecurrent(input_dim=400, units=2, input_dropout=0.5)
+    seen = []
+    encoder.forward_cell.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    vectors = torch.ones(3, 4, 400)
+    encoder(vectors, torch.ones(3, 4, dtype=torch.bool))
+    (dropped,) = seen
+    assert set(dropped.unique().tolist()) == {0.0, 2.0}
+    assert (dropped == dropped[:, :1]).all()
+    assert not (dropped[0] == dropped[1]).all()
+    assert 0.4 < (dropped == 0).float().mean() < 0.6
+    encoder.eval()(vectors, torch.ones(3, 4, dtype=torch.bool))
+    assert (seen[1] == 1).all()
+
+
+@pytest.mark.parametrize("width", [1, 3, 5])
+@pytest.mark.parametrize("num_words", [1, 2, 7])
+def test_primary_capsules_are_a_convolution(width: int, num_words: int) -> None:
+    torch.manual_seed(0)
+    layer = PrimaryCapsules(
+        hidden_dim=4, capsules_per_word=2, capsule_dim=3, kernel_width=width, activation="linear"
+    ).double()
+    twin = nn.Conv1d(4, 6, width, padding=width // 2).double()
+    weight = layer.projection.weight.detach().view(6, width, 4)
+    twin.weight.data = weight.permute(0, 2, 1)
+    twin.bias.data = layer.projection.bias.detach().clone() + 1
+    layer.projection.bias.data += 1
+    states = torch.randn(2, num_words, 4, dtype=torch.float64, requires_grad=True)
+    mask = torch.ones(2, num_words, dtype=torch.bool)
+    expected = twin(states.transpose(1, 2)).transpose(1, 2).reshape(2, -1, 3)
+    capsules = layer(states, mask)
+    torch.testing.assert_close(capsules, expected)
+    upstream = torch.randn_like(expected)
+    ours, theirs = (
+        torch.autograd.grad((c * upstream).sum(), states)[0] for c in (capsules, expected)
+    )
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_padding_has_no_primary_capsules() -> None:
+    layer = PrimaryCapsules(hidden_dim=4, squashed=True, activation="tanh")
+    layer.projection.bias.data += 1
+    mask = torch.tensor([[True, False]])
+    capsules = layer(torch.randn(1, 2, 4), mask).view(2, 6, 50)
+    assert (capsules[1] == 0).all()
+    assert (capsules[0].norm(dim=-1) < 1).all()
+
+
+def test_margin_loss_by_hand() -> None:
+    """True capsule .8: .2^2 = .04; others .3 and .05: .2^2 = .04 and 0."""
+    lengths = torch.tensor([[0.8, 0.3, 0.05]])
+    truth = torch.tensor([[1.0, 0.0, 0.0]])
+    torch.testing.assert_close(margin_loss(lengths, truth), torch.tensor([0.08]))
+
+
+def test_reconstruction_loss_by_hand() -> None:
+    """-(2, 0).(1, 0) + (2, 0).(.6, .8) = -2 + 1.2."""
+    loss = reconstruction_loss(
+        torch.tensor([[2.0, 0.0]]), torch.tensor([[5.0, 0.0]]), torch.tensor([[3.0, 4.0]])
+    )
+    torch.testing.assert_close(loss, torch.tensor([-0.8]))
+
+
+def test_opening_each_capsule_is_masking_all_others() -> None:
+    layer = Reconstruction(num_classes=3, capsule_dim=4, word_dim=5)
+    capsules = torch.randn(2, 3, 4)
+    opened = layer.open_each(capsules)
+    for index in range(3):
+        kept = torch.zeros(2, 3)
+        kept[:, index] = 1
+        torch.testing.assert_close(opened[:, index], layer(capsules, kept))
+
+
+def test_the_aspect_is_the_mean_of_its_words() -> None:
+    vectors = torch.tensor([[[2.0, 0.0], [4.0, 2.0], [9.0, 9.0]]]).repeat(2, 1, 1)
+    aspect = torch.tensor([[True, True, False], [False, False, False]])
+    torch.testing.assert_close(
+        aspect_vector(vectors, aspect), torch.tensor([[3.0, 1.0], [0.0, 0.0]])
+    )
+
+
+def test_about_scores_are_cosines() -> None:
+    opened = torch.tensor([[[3.0, 4.0]]])
+    words = torch.tensor([[[10.0, 0.0], [0.0, -1.0], [0.0, 0.0], [5.0, 5.0]]])
+    mask = torch.tensor([[True, True, True, False]])
+    torch.testing.assert_close(
+        about_scores(opened, words, mask), torch.tensor([[[0.6, -0.8, 0.0, -1.0]]])
+    )

@@ -1,0 +1,61 @@
+"""Configuration: read from TOML, every wrong name and value refused by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from capsar.config import ModelConfig, TrainConfig, read_config, run_config
+from capsar.errors import ConfigError
+
+
+def test_a_configuration_is_read_and_given_back(tmp_path: Path) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text("[data]\ntrain = 'mams'\n[model]\nunits = 20\ninput_dropout = 0\n")
+    config = read_config(path)
+    assert (config.data.train, config.model.units, config.train) == ("mams", 20, TrainConfig())
+    assert run_config(config.as_dict()) == config
+
+
+def test_defaults_are_the_papers() -> None:
+    config = ModelConfig()
+    assert (config.alpha, config.beta, config.gamma) == (3, 10, 1)
+    assert 75 * config.capsules_per_word == 450
+    capsules = (config.primary_dim, config.intermediate_capsules, config.intermediate_dim)
+    assert (*capsules, config.class_dim) == (50, 30, 150, 300)
+    assert (config.routing_iterations, config.reconstruction_weight) == (3, 0.003)
+    assert (config.upper_margin, config.lower_margin, config.input_dropout) == (1.0, 0.1, 0.5)
+    assert TrainConfig().batch_size == 64
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[data]\n", "train"),
+        ("[nonsense]\n", "Unknown sections"),
+        ("[data]\ntrain = 'x'\ntest = 'y'\n", "has no \\['test'\\]"),
+        ("[data]\ntrain = 3\n", "train must be of type str, got 3"),
+        ("[data]\ntrain = 'x'\n[model]\nunits = true\n", "units must be of type int"),
+        ("[data]\ntrain = 'x'\n[model]\nunits = 0\n", "units must be at least 1, got 0"),
+        ("[data]\ntrain = 'x'\n[model]\ncell = 'rnn'\n", "cell must be 'gru' or 'lstm'"),
+        ("[data]\ntrain = 'x'\n[model]\nkernel_width = 4\n", "kernel_width must be odd"),
+        ("[data]\ntrain = 'x'\n[model]\nactivation = 'x'\n", "activation must be one of"),
+        ("[data]\ntrain = 'x'\n[model]\nintermediate_capsules = -1\n", "0 or more"),
+        ("[data]\ntrain = 'x'\n[train]\nmixed_precision = 'fp8'\n", "mixed_precision"),
+        ("[data]\ntrain = 'x'\n[train]\nno_aspect_share = 2.0\n", "no_aspect_share"),
+        ("not toml", "Cannot read the configuration"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text(content)
+    with pytest.raises(ConfigError, match=message):
+        read_config(path)
+
+
+def test_every_committed_configuration_is_valid(root: Path) -> None:
+    paths = list((root / "experiments" / "configs").glob("*.toml"))
+    assert paths
+    for path in paths:
+        read_config(path)
