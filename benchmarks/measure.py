@@ -47,6 +47,13 @@ def write_result(name: str, metrics: dict[str, float], packages: tuple[str, ...]
     commit = subprocess.run(
         ["git", "-C", folder, "rev-parse", "HEAD"], capture_output=True, text=True, check=True
     ).stdout.strip()
+    changed = subprocess.run(
+        ["git", "-C", folder, "status", "--porcelain", "--", "src", "benchmarks/*.py"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    commit += "-dirty" if changed else ""
     command = f"python benchmarks/{Path(sys.argv[0]).name} {' '.join(sys.argv[1:])}".strip()
     result = {
         "name": name,

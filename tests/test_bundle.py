@@ -30,6 +30,19 @@ def test_a_bundle_is_written_verified_and_replaced(folder: Path) -> None:
     assert [path.name for path in folder.parent.iterdir()] == ["bundle"]
 
 
+def test_what_a_killed_writer_left_is_cleared_and_only_listed_files_are_served(
+    folder: Path,
+) -> None:
+    for name in (".bundle-new", ".bundle-old"):
+        (folder.parent / name).mkdir()
+        (folder.parent / name / "half").write_text("x")
+    write_bundle(folder, {"model": {}}, FILES)
+    assert [path.name for path in folder.parent.iterdir()] == ["bundle"]
+    (folder / "stranger.bin").write_bytes(b"unverified")
+    with pytest.raises(ArtifactError, match=r"has no stranger\.bin"):
+        open_bundle(folder).path("stranger.bin")
+
+
 def test_something_else_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")

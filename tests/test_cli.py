@@ -141,6 +141,8 @@ def test_a_run_is_shown_for_people_and_goes_on(trained: Path) -> None:
         (["evaluate", "run"], "either --dataset or --data"),
         (["evaluate", "absent", "--data", "reviews.csv"], "is not a bundle"),
         (["train", "--data", "mams:test"], "only evaluation opens it"),
+        (["train", "--data", "reviews.csv", "--out", "reviews.csv"], "as a run's folder"),
+        (["train", "--data", "reviews.csv", "--out", "x", "--threads", "-1"], "--threads must be"),
     ],
 )
 def test_bad_commands_say_what_to_do(trained: Path, arguments: list[str], message: str) -> None:

@@ -45,6 +45,12 @@ def test_defaults_are_the_papers() -> None:
         ("[data]\ntrain = 'x'\n[train]\nmixed_precision = 'fp8'\n", "mixed_precision"),
         ("[data]\ntrain = 'x'\n[train]\nno_aspect_share = 2.0\n", "no_aspect_share"),
         ("not toml", "Cannot read the configuration"),
+        ("data = 3\n", "needs a table of settings, got 3"),
+        ("[[data]]\ntrain = 'x'\n", "needs a table of settings"),
+        ("[data]\ntrain = 'x'\nword_dim = 0\n", "word_dim must be at least 1"),
+        ("[data]\ntrain = 'x'\ndev_share = 1.0\n", "dev_share"),
+        ("[data]\ntrain = 'x'\n[train]\nseed = -1\n", "seed must be from 0"),
+        ("[data]\ntrain = 'x'\n[train]\nlearning_rate = nan\n", "must be a finite number"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, content: str, message: str) -> None:

@@ -4,6 +4,8 @@
 |---|---|
 | `config.json` | schema version, the network's sizes, the classes, what else is here |
 | `tokenizer.json` | words -> ids |
+| `encoder.onnx` | words -> hidden states |
+| `capsules.onnx` | hidden states and aspects -> capsule lengths and word scores |
 | `model.safetensors` | the weights, for training further |
 | `README.md` | the model card |
 | `manifest.json` | sha256 and size of each of these |
@@ -30,6 +32,8 @@ SCHEMA_VERSION = 1
 CONFIG = "config.json"
 TOKENIZER = "tokenizer.json"
 WEIGHTS = "model.safetensors"
+ENCODER = "encoder.onnx"
+CAPSULES = "capsules.onnx"
 CARD = "README.md"
 MANIFEST = "manifest.json"
 
@@ -40,6 +44,8 @@ class Bundle:
 
     folder: Path
     config: dict[str, Any]
+    files: frozenset[str]
+    """What the manifest lists, and nothing else, has been verified."""
 
     def path(self, name: str) -> Path:
         """Return the path of one of the bundle's files.
@@ -47,10 +53,9 @@ class Bundle:
         Raises:
             ArtifactError: If the bundle has no such file.
         """
-        path = self.folder / name
-        if not path.is_file():
-            raise ArtifactError(f"The bundle {str(self.folder)!r} has no {name}")
-        return path
+        if name not in self.files:
+            raise ArtifactError(f"The manifest of the bundle {str(self.folder)!r} has no {name}")
+        return self.folder / name
 
 
 def write_bundle(folder: Path, config: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
@@ -73,9 +78,11 @@ def write_bundle(folder: Path, config: Mapping[str, Any], files: Mapping[str, by
         for name, data in content.items()
     }
     content[MANIFEST] = json.dumps({"files": manifest}, indent=1).encode() + b"\n"
-    scratch = folder.with_name(f".{folder.name}-{os.getpid()}")
+    scratch = folder.with_name(f".{folder.name}-new")
+    aside = folder.with_name(f".{folder.name}-old")
     try:
-        shutil.rmtree(scratch, ignore_errors=True)
+        for left_over in (scratch, aside):  # of a process that was killed here
+            shutil.rmtree(left_over, ignore_errors=True)
         scratch.mkdir(parents=True)
         for name, data in content.items():
             with (scratch / name).open("wb") as stream:
@@ -83,8 +90,9 @@ def write_bundle(folder: Path, config: Mapping[str, Any], files: Mapping[str, by
                 stream.flush()
                 os.fsync(stream.fileno())
         if folder.exists():
-            shutil.rmtree(folder)
+            folder.rename(aside)
         scratch.rename(folder)
+        shutil.rmtree(aside, ignore_errors=True)
     except OSError as error:
         shutil.rmtree(scratch, ignore_errors=True)
         raise ArtifactError(f"Cannot write the bundle {str(folder)!r}: {error}") from error
@@ -110,7 +118,7 @@ def open_bundle(folder: Path) -> Bundle:
             f"The bundle {str(folder)!r} has schema version {version!r}; this release reads "
             f"{SCHEMA_VERSION}. Upgrade capsar, or export the model again."
         )
-    return Bundle(folder, config)
+    return Bundle(folder, config, frozenset(files))
 
 
 def _verify(folder: Path, name: str, entry: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -107,6 +108,7 @@ class TrainConfig:
     """Steps between checkpoints; 0 writes one at the end of each epoch."""
 
     def __post_init__(self) -> None:
+        _check(0 <= self.seed < 2**32, "seed", self.seed, "from 0 to 2**32 - 1")
         for name in ("batch_size", "max_epochs", "patience"):
             _check(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
         _check(self.learning_rate > 0, "learning_rate", self.learning_rate, "above 0")
@@ -132,9 +134,17 @@ class DataConfig:
     """The name of vectors in the catalog, or the path of a GloVe file; empty for random vectors."""
     word_dim: int = 300
     """Size of random vectors."""
+    max_vector_words: int = 50_000
+    """How many words of the vector file are known beyond those of the training texts, the first
+    ones of the file; each is a row of the bundle."""
     text_column: str = "text"
     aspect_column: str = "aspect"
     polarity_column: str = "polarity"
+
+    def __post_init__(self) -> None:
+        _check(0 < self.dev_share < 1, "dev_share", self.dev_share, "between 0 and 1")
+        _check(self.word_dim >= 1, "word_dim", self.word_dim, "at least 1")
+        _check(self.max_vector_words >= 0, "max_vector_words", self.max_vector_words, "0 or more")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,12 +189,14 @@ def run_config(content: dict[str, Any]) -> RunConfig:
     return RunConfig(**made)
 
 
-def from_dict(kind: type[T], values: dict[str, Any]) -> T:
+def from_dict(kind: type[T], values: Any) -> T:  # noqa: ANN401
     """Make a configuration dataclass from plain values, checking names and types.
 
     Raises:
         ConfigError: If a name or value is wrong.
     """
+    if not isinstance(values, dict):
+        raise ConfigError(f"{kind.__name__} needs a table of settings, got {values!r:.60}")
     known = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
     unknown = set(values) - set(known)
     if unknown:
@@ -195,6 +207,8 @@ def from_dict(kind: type[T], values: dict[str, Any]) -> T:
         accepted = _TYPES[str(known[name].type)]
         if not isinstance(value, accepted) or (isinstance(value, bool) and bool not in accepted):
             raise ConfigError(f"{name} must be of type {known[name].type}, got {value!r}")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"{name} must be a finite number, got {value!r}")
     try:
         return kind(**values)
     except TypeError as error:

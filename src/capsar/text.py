@@ -218,7 +218,11 @@ class WordTokenizer:
 
     def save(self, path: Path) -> None:
         """Write the tokenizer to one JSON file."""
-        path.write_text(self._tokenizer.to_str(pretty=False), encoding="utf-8")
+        path.write_bytes(self.content())
+
+    def content(self) -> bytes:
+        """Return what `save` writes."""
+        return str(self._tokenizer.to_str(pretty=False)).encode()
 
     def __len__(self) -> int:
         return int(self._tokenizer.get_vocab_size())

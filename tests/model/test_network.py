@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 import torch
 
@@ -128,6 +129,32 @@ def test_offsets_train_as_the_vectors_themselves_would() -> None:
             (vectors**2).sum().backward()
             optimizer.step()
     torch.testing.assert_close(fixed + learnt.weight, table.weight)
+
+
+def test_the_loss_by_hand() -> None:
+    """Margin loss plus lambda times the reconstruction term, all worked out in numpy."""
+    batch = collate(examples(6))
+    for weight in (0.0, 0.5):
+        model = network(reconstruction_weight=weight, lower_margin=0.05, upper_margin=0.9).eval()
+        with torch.no_grad():
+            output = model(batch)
+            losses = model.loss(batch, output).numpy()
+        kernel = model.reconstruction.layer.weight.detach().numpy()
+        bias = model.reconstruction.layer.bias.detach().numpy()
+        for row in range(6):
+            truth = np.eye(3)[batch.polarity[row]]
+            capsules = output.capsules[row].numpy()  # (C, D)
+            lengths = np.linalg.norm(capsules, axis=-1)
+            margin = truth * np.maximum(0, 0.9 - lengths) ** 2
+            margin += (1 - truth) * np.maximum(0, lengths - 0.05) ** 2
+            directions = []
+            for kept in (truth, 1 - truth):
+                opened = kernel @ (capsules * kept[:, None]).reshape(-1) + bias
+                directions.append(opened / np.linalg.norm(opened))
+            words = batch.ids[row][batch.aspect_mask[row]]
+            aspect = model.word_vectors[words].numpy().mean(0)
+            distance = -aspect @ directions[0] + aspect @ directions[1]
+            assert losses[row] == pytest.approx(margin.sum() + weight * distance, abs=1e-5)
 
 
 def test_hiding_the_aspect_hides_it_from_proximity_only() -> None:

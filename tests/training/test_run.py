@@ -16,11 +16,15 @@ import pytest
 import torch
 from reviews import write_reviews
 from safetensors.torch import load_file
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from capsar.config import RunConfig, run_config
 from capsar.data.readers import read_examples
 from capsar.errors import ArtifactError, ConfigError, DataError
 from capsar.evaluation.evaluate import evaluate
+from capsar.evaluation.metrics import Figures
+from capsar.model.network import Batch, Capsar, Output
+from capsar.training.loop import StepInfo
 from capsar.training.predictor import NetworkPredictor
 from capsar.training.run import load_network, prepare_data, train
 
@@ -97,13 +101,175 @@ def test_options_of_training_work(reviews: Path, tmp_path: Path) -> None:
     assert model.word_vectors.dtype == torch.float32
 
 
+class Scripted:
+    """Dev figures as written, whatever the network does."""
+
+    def __init__(self, *pairs: tuple[float, float]) -> None:
+        self.pairs = list(pairs)
+        self.seen = 0
+
+    def __call__(self, *_: object) -> Figures:
+        accuracy, macro_f1 = self.pairs[self.seen]
+        self.seen += 1
+        return Figures(1, accuracy, macro_f1, {}, ())
+
+
+def test_the_epoch_is_chosen_by_macro_f1_and_the_bundle_holds_it(
+    reviews: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figures = Scripted((0.9, 0.2), (0.5, 0.7), (0.8, 0.6), (0.99, 0.65), (0.7, 0.1))
+    monkeypatch.setattr("capsar.training.run.compute_figures", figures)
+    weights = []
+
+    def remember(info: StepInfo) -> None:
+        if info.dev is not None:
+            newest = max((tmp_path / "run" / "checkpoints").iterdir())
+            weights.append(load_file(newest / "model.safetensors"))
+
+    result = train(configure(reviews, patience=2), tmp_path / "run", on_step=remember)
+    assert result.best_epoch == 1
+    assert len(result.history) == 4  # two epochs without a better one, and no more
+    bundled = load_file(result.bundle / "model.safetensors")
+    for name, tensor in weights[1].items():
+        assert torch.equal(bundled[name], tensor)
+    assert not torch.equal(weights[3]["sentiment.weight"], weights[1]["sentiment.weight"])
+
+
+class StoppedError(Exception):
+    """Raised in the middle of a run, in place of a kill."""
+
+
+@pytest.mark.parametrize("stop_at", [1, 7, 11, 23])
+@pytest.mark.parametrize(
+    "settings", [{"checkpoint_steps": 3, "clip_norm": 0.5, "no_aspect_share": 0.5}, {}]
+)
+def test_a_stopped_run_goes_on_as_if_it_had_not_been(
+    reviews: Path, tmp_path: Path, stop_at: int, settings: dict[str, object]
+) -> None:
+    run = configure(reviews, max_epochs=5, **settings)
+
+    def stop(info: StepInfo) -> None:
+        if info.step == stop_at:
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        train(run, tmp_path / "stopped", on_step=stop)
+    resumed = train(run, tmp_path / "stopped")
+    whole = train(run, tmp_path / "whole")
+    assert resumed.history == whole.history
+    assert resumed.best_epoch == whole.best_epoch
+    ours, expected = (load_file(r.bundle / "model.safetensors") for r in (resumed, whole))
+    assert all(torch.equal(ours[name], expected[name]) for name in expected)
+    logs = [(tmp_path / name / "log.jsonl").read_text() for name in ("stopped", "whole")]
+    assert logs[0] == logs[1]
+    events = EventAccumulator(str(tmp_path / "stopped" / "events")).Reload()
+    assert [event.step for event in events.Scalars("dev_macro_f1")] == [0, 1, 2, 3, 4]
+
+
+def test_the_gradient_is_clipped_and_the_aspect_is_hidden_as_asked(
+    reviews: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hidden, norms = [], []
+    plain_forward, plain_step = Capsar.forward, torch.optim.Adam.step
+
+    def forward(self: Capsar, batch: Batch) -> Output:
+        if self.training:
+            hidden.append(bool((batch.first_words < 0).all()))
+        return plain_forward(self, batch)
+
+    def step(self: torch.optim.Adam, *args: object, **kwargs: object) -> object:
+        grads = [p.grad for group in self.param_groups for p in group["params"]]
+        norms.append(torch.stack([g.norm() for g in grads if g is not None]).norm().item())
+        return plain_step(self, *args, **kwargs)
+
+    monkeypatch.setattr(Capsar, "forward", forward)
+    monkeypatch.setattr(torch.optim.Adam, "step", step)
+    settings = configure(
+        reviews, max_epochs=20, no_aspect_share=0.3, clip_norm=0.01, learning_rate=1e-4
+    )
+    train(settings, tmp_path / "run")
+    assert max(norms) <= 0.01 * 1.001
+    assert len(hidden) == len(norms) >= 60
+    assert 0.15 < sum(hidden) / len(hidden) < 0.45
+
+
+def test_mixed_precision_computes_in_bf16_and_routes_in_full(reviews: Path, tmp_path: Path) -> None:
+    kinds: dict[str, torch.dtype] = {}
+
+    def watch(module: torch.nn.Module, _: object, output: object) -> None:
+        if isinstance(output, torch.Tensor) and module.training:
+            kinds.setdefault(type(module).__name__, output.dtype)
+
+    hook = torch.nn.modules.module.register_module_forward_hook(watch)
+    try:
+        train(configure(reviews, max_epochs=1, mixed_precision="bf16"), tmp_path / "run")
+    finally:
+        hook.remove()
+    assert kinds["Linear"] == torch.bfloat16
+    assert kinds["RoutedCapsules"] == torch.float32
+
+
+def test_a_run_whose_data_has_changed_is_refused(tmp_path: Path) -> None:
+    data = write_reviews(tmp_path / "reviews.csv", 100)
+    train(configure(data, max_epochs=1), tmp_path / "run")
+    before = (tmp_path / "run" / "bundle" / "tokenizer.json").read_bytes()
+    with data.open("a") as stream:
+        stream.write("The soup was great.,soup,positive\n" * 5)
+    with pytest.raises(ConfigError, match=r"other data \(different: fingerprint"):
+        train(configure(data, max_epochs=1), tmp_path / "run")
+    assert (tmp_path / "run" / "bundle" / "tokenizer.json").read_bytes() == before
+
+
+def test_a_run_that_diverges_says_so(reviews: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no longer a number at step .*learning_rate"):
+        train(configure(reviews, learning_rate=1e30), tmp_path / "run")
+    assert not (tmp_path / "run" / "bundle").exists()
+
+
+def test_a_dev_file_of_ones_own_is_never_trained_on(tmp_path: Path) -> None:
+    data = write_reviews(tmp_path / "train.csv", 80)
+    dev = write_reviews(tmp_path / "dev.csv", 30, seed=2)
+    dev.write_text(dev.read_text() + "\n".join(data.read_text().splitlines()[1:4]) + "\n")
+    prepared = prepare_data(run_config({"data": {"train": str(data), "dev": str(dev)}}).data)
+    assert not {e.text for e in prepared.train} & {e.text for e in prepared.dev}
+    assert prepared.facts["shared_sentences_dropped"] >= 3
+    settings = {"data": {"train": str(data), "dev": str(dev), "word_dim": 8}, "model": dict(SIZES)}
+    result = train(run_config(settings | {"train": {"max_epochs": 1}}), tmp_path / "run")
+    assert "dev examples, of dev.csv;" in (result.bundle / "README.md").read_text()
+
+
+@pytest.mark.data
+def test_no_test_part_can_be_trained_or_tuned_on(shared: Path, tmp_path: Path) -> None:
+    gold = shared / "data" / "semeval14" / "Restaurants_Test_Gold.xml"
+    copy = tmp_path / "innocent.xml"
+    copy.write_bytes(gold.read_bytes())
+    train_file = str(write_reviews(tmp_path / "a.csv", 30))
+    for data in (
+        {"train": str(gold)},
+        {"train": str(copy)},
+        {"train": train_file, "dev": str(copy)},
+        {"train": train_file, "dev": "mams:test"},
+        {"train": "semeval14-restaurants:test"},
+    ):
+        with pytest.raises(ConfigError, match="only evaluation opens it"):
+            prepare_data(run_config({"data": data}).data)
+    with pytest.raises(ConfigError, match="no part 'dev'"):
+        prepare_data(run_config({"data": {"train": train_file, "dev": "twitter"}}).data)
+
+
 def test_a_finished_run_is_not_run_again_and_another_is_not_mixed_with_it(
     reviews: Path, tmp_path: Path
 ) -> None:
     first = train(configure(reviews, max_epochs=2), tmp_path / "run")
     steps = []
+    extra = first.bundle / "notes.txt"  # not of ours, and not to be lost
+    extra.write_text("mine")
     again = train(configure(reviews, max_epochs=2), tmp_path / "run", on_step=steps.append)
     assert steps == []
+    assert extra.exists()
+    (first.bundle / "model.safetensors").unlink()
+    repaired = train(configure(reviews, max_epochs=2), tmp_path / "run")
+    load_network(repaired.bundle)
     assert again.history == first.history
     with pytest.raises(ConfigError, match="another configuration"):
         train(configure(reviews, max_epochs=3), tmp_path / "run")
@@ -140,6 +306,25 @@ def test_vectors_are_taken_where_there_are_any(
     assert prepared.vectors[words.index("unseen")].tolist() == [4, 5, 6]
     assert prepared.vectors[0].tolist() == [0, 0, 0]
     assert words.index("unseen") >= prepared.num_trained > words.index("soup")
+
+
+def test_the_vocabulary_is_bounded_and_finds_words_in_another_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    data = write_reviews(tmp_path / "a.csv", 40)
+    glove = tmp_path / "glove.txt"
+    glove.write_text("first 9 9\nSecond 8 8\nSOUP 1 2\nlast 7 7\n")
+    settings = {"train": str(data), "vectors": str(glove), "max_vector_words": 2}
+    prepared = prepare_data(run_config({"data": settings}).data)
+    words = prepared.tokenizer.vocabulary()
+    assert prepared.vectors[words.index("soup")].tolist() == [1, 2]
+    assert prepared.vectors[words.index("second")].tolist() == [8, 8]
+    assert "last" not in words
+    glove.write_text("NOTHING 1 2\n")
+    prepared = prepare_data(run_config({"data": settings | {"max_vector_words": 0}}).data)
+    assert prepared.vectors.shape[1] == 2
+    assert prepared.vectors[2:].std() > 0.2
 
 
 def command(data: Path, out: Path, *settings: str, ranks: int = 0, restarts: int = 0) -> list[str]:
@@ -244,6 +429,8 @@ def test_two_processes_learn_what_one_does_and_survive_a_kill(
     os.kill(int(children[-1]), signal.SIGKILL)
     assert process.wait(timeout=240) == 0
     assert max(abs(a - b) for a, b in zip(losses(out), curves[1], strict=True)) < 1e-6
+    # An ablation leaves parameters without a gradient, which processes must not wait for.
+    run(command(reviews, tmp_path / "no-r", *settings, "model.reconstruction_weight=0", ranks=2))
     two, killed = (
         load_file(folder / "bundle" / "model.safetensors") for folder in (tmp_path / "two", out)
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -42,7 +43,7 @@ def train_command(  # noqa: PLR0913
 
     `capsar train experiments/configs/core-restaurants.toml --set train.seed=1`
     """
-    from capsar.errors import MissingExtraError
+    from capsar.errors import ConfigError, MissingExtraError
 
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     content = _content(config, data, vectors)
@@ -62,6 +63,8 @@ def train_command(  # noqa: PLR0913
         from capsar.training.run import train
     except ImportError as error:
         raise MissingExtraError("train", "Training") from error
+    if threads < 0:
+        raise ConfigError(f"--threads must be 0 or more, got {threads}")
     if threads:
         torch.set_num_threads(threads)
     with _Progress() as progress:
@@ -105,6 +108,8 @@ def _configure(content: dict[str, Any], settings: list[str]) -> RunConfig:
 def _report(result: Any, *, as_json: bool) -> None:  # noqa: ANN401  (its type needs torch)
     from json import dumps
 
+    if os.environ.get("RANK", "0") != "0":
+        return  # one of several processes speaks for all
     if as_json:
         fields = {"bundle": str(result.bundle), "best_epoch": result.best_epoch, **result.dev}
         typer.echo(dumps(fields | {"seconds": round(result.seconds, 1)}))

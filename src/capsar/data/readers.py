@@ -93,6 +93,9 @@ def read_rows(
     """
     if format not in (None, *Format):
         raise ConfigError(f"Unknown format {format!r}; known are {', '.join(Format)}")
+    if "\0" in str(path):
+        yield FormatError(repr(str(path)), "the file", "a file's name cannot hold a null character")
+        return
     try:
         found = Format(format or find_format(path))
         if path.suffix.lower() == ".zip":

@@ -19,8 +19,7 @@ class BiRecurrent(nn.Module):
         input_dim: Size of the word vectors (E).
         units: Size of the state of each direction; the hidden state has twice as many (H).
         cell: `"gru"` or `"lstm"`.
-        input_dropout: Share of input features dropped, one mask for all words of a sentence, as in
-            the paper's framework.
+        input_dropout: Share of input features dropped, one mask for all words of a sentence.
     """
 
     def __init__(
@@ -30,12 +29,13 @@ class BiRecurrent(nn.Module):
         recurrent = {"gru": nn.GRU, "lstm": nn.LSTM}[cell]
         self.forward_cell = recurrent(input_dim, units, batch_first=True)
         self.backward_cell = recurrent(input_dim, units, batch_first=True)
+        self.cell = cell
         self.input_dropout = input_dropout
         self.hidden_dim = 2 * units
         self._initialise()
 
     def _initialise(self) -> None:
-        """Keras' choice: Glorot for inputs, orthogonal for states, zero biases."""
+        """Glorot for inputs, orthogonal for each gate, zero biases but for an LSTM's forget gate."""
         for name, parameter in self.named_parameters():
             if "weight_ih" in name:
                 nn.init.xavier_uniform_(parameter)
@@ -44,11 +44,13 @@ class BiRecurrent(nn.Module):
                     nn.init.orthogonal_(gate)
             else:
                 nn.init.zeros_(parameter)
+                if self.cell == "lstm" and "bias_ih" in name:
+                    nn.init.ones_(parameter.data.chunk(4)[1])
 
     def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
         """Return the hidden states of word vectors (B, T, E) as (B, T, H); anything on padding."""
         if self.training and self.input_dropout:
-            kept = torch.empty_like(vectors[:, :1]).bernoulli_(1 - self.input_dropout)
+            kept = torch.empty_like(vectors[:, :1]).bernoulli_(1 - self.input_dropout)  # (B, 1, E)
             vectors = vectors * (kept / (1 - self.input_dropout))  # (B, T, E)
         reverse = _reversal(mask)  # (B * T)
         forward_states, _ = self.forward_cell(vectors)  # (B, T, H / 2)

@@ -13,9 +13,11 @@ from capsar.errors import ArtifactError
 from capsar.labels import CLASSES
 from capsar.model.capsules import PrimaryCapsules, RoutedCapsules
 from capsar.model.encoders import BiRecurrent
+from capsar.model.explanation import because_scores
 from capsar.model.loss import margin_loss, reconstruction_loss
 from capsar.model.proximity import proximity
 from capsar.model.reconstruction import Reconstruction, about_scores, aspect_vector
+from capsar.model.routing import route
 
 if TYPE_CHECKING:
     from capsar.config import ModelConfig
@@ -114,10 +116,23 @@ class Capsar(nn.Module):
         self.reconstruction = Reconstruction(
             num_classes=len(CLASSES), capsule_dim=model_config.class_dim, word_dim=word_dim
         )
+        # Without reconstruction its layer gets no gradient, and no process must wait for one.
+        self.reconstruction.requires_grad_(model_config.reconstruction_weight != 0)
 
     def forward(self, batch: Batch) -> Output:
         """Return the sentiment capsules of a batch."""
-        word_vectors = functional.embedding(batch.ids, self.word_vectors)  # (B, T, E)
+        word_vectors = self._fixed(batch)  # (B, T, E)
+        children = self._primary(batch, word_vectors)  # (B, N, P)
+        if self.intermediate is not None:
+            children = self.intermediate(children)  # (B, J, P')
+        capsules = self.sentiment(children)  # (B, C, D)
+        return Output(capsules, (capsules.square().sum(-1) + 1e-12).sqrt(), word_vectors)
+
+    def _fixed(self, batch: Batch) -> Tensor:
+        return functional.embedding(batch.ids, self.word_vectors)  # (B, T, E)
+
+    def _primary(self, batch: Batch, word_vectors: Tensor) -> Tensor:
+        """Return the primary capsules of a batch (B, N, P)."""
         states = self.encode(batch.ids, word_vectors, batch.mask)  # (B, T, H)
         weights = proximity(
             batch.mask,
@@ -126,11 +141,8 @@ class Capsar(nn.Module):
             beta=self.model_config.beta,
             gamma=self.model_config.gamma,
         )  # (B, T)
-        children = self.primary(states.mul_(weights.unsqueeze(-1)), batch.mask)  # (B, N, P)
-        if self.intermediate is not None:
-            children = self.intermediate(children)  # (B, J, P')
-        capsules = self.sentiment(children)  # (B, C, D)
-        return Output(capsules, (capsules.square().sum(-1) + 1e-12).sqrt(), word_vectors)
+        capsules: Tensor = self.primary(states.mul_(weights.unsqueeze(-1)), batch.mask)
+        return capsules
 
     def encode(self, ids: Tensor, word_vectors: Tensor, mask: Tensor) -> Tensor:
         """Return the hidden states of words, by id (B, T) and fixed vector (B, T, E): (B, T, H)."""
@@ -160,6 +172,20 @@ class Capsar(nn.Module):
         """Return how much each sentiment capsule is about each word (B, C, T)."""
         opened = self.reconstruction.open_each(output.capsules)  # (B, C, E)
         return about_scores(opened, output.word_vectors, batch.mask)
+
+    @torch.no_grad()
+    def because(self, batch: Batch) -> Tensor:
+        """Return each word's share in each sentiment capsule (B, C, T); rows sum to lengths."""
+        primary = self._primary(batch, self._fixed(batch))  # (B, N, P)
+        children = primary
+        layers = []
+        for layer in (self.intermediate, self.sentiment):
+            if layer is not None:
+                routed = route(children, layer.weight, iterations=layer.iterations)
+                layers.append((routed, layer.weight))
+                children = routed.parents
+        per_word = self.model_config.capsules_per_word
+        return because_scores(primary, layers, capsules_per_word=per_word)
 
     @classmethod
     def from_weights(cls, model_config: ModelConfig, weights: dict[str, Tensor]) -> Self:

@@ -27,6 +27,8 @@ class Routed:
 
     parents: Tensor
     """Output capsules, shorter than one (B, C, D)."""
+    inputs: Tensor
+    """What was squashed into them (B, C, D)."""
     pooled: Tensor
     """Coupled sums of the children, `sum_i c_ij p_i` (B, C, P)."""
     couplings: Tensor | None
@@ -78,7 +80,8 @@ def route(
         if stop_gradients:
             couplings = couplings.detach()
         pooled = couplings.transpose(1, 2) @ children  # (B, C, P)
-    return Routed(squash(_each(pooled, weight.transpose(1, 2))), pooled, couplings)
+    inputs = _each(pooled, weight.transpose(1, 2))  # (B, C, D)
+    return Routed(squash(inputs), inputs, pooled, couplings)
 
 
 def _pull_back(pooled: Tensor, gram: Tensor, eps: float = 1e-8) -> Tensor:

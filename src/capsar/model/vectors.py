@@ -71,6 +71,13 @@ def load_vectors(
     return WordVectors(tuple(order), _read_rows(cache, wanted, len(file_words)), path.name)
 
 
+def vector_words(
+    path: Path, limit: int | None = None, *, cache_folder: Path | None = None
+) -> list[str]:
+    """Return the words of a file in its own order, in public files the most frequent first."""
+    return _read_words(_open_cache(path, cache_folder))[:limit]
+
+
 def _find_rows(file_words: list[str], words: Collection[str]) -> dict[str, int]:
     """Map each needed word to its row: that of its own spelling, else the first in another case."""
     needed = dict.fromkeys(words)

@@ -24,6 +24,10 @@ def render_card(
     name = str(facts["train"]).partition(":")[0]
     known = datasets().get(name)
     licence = known.licence if known else "that of your own data"
+    dev = "cut from the training data by sentence"
+    if facts["dev"]:
+        dropped = facts["shared_sentences_dropped"]
+        dev = f"of {facts['dev']}; {dropped} sentences they share were dropped from training"
     settings = "\n".join(
         f"| `{key}` | {value} |" for key, value in asdict(run_config.model).items()
     )
@@ -37,7 +41,7 @@ about a given aspect of an English sentence.
 | trained on | {facts["train"]}, {facts["train_examples"]} examples |
 | licence of that data | {licence} |
 | word vectors | {facts["vectors"]}; {facts["words"]} words |
-| epoch chosen on | {facts["dev_examples"]} dev examples, cut from the training data by sentence |
+| epoch chosen on | {facts["dev_examples"]} dev examples, {dev} |
 | dev accuracy | {best["dev_accuracy"]:.4f} (epoch {best_epoch + 1} of {len(history)}) |
 | dev macro-F1 | {best["dev_macro_f1"]:.4f} |
 | seed | {run_config.train.seed} |

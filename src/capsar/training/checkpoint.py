@@ -53,7 +53,7 @@ class Checkpoint:
 
     progress: Progress
     run: dict[str, Any]
-    """The run's configuration, to notice when it has changed."""
+    """The run's configuration and the fingerprint of its data, to notice when they have changed."""
     model: dict[str, Tensor]
     optimizer: dict[str, Tensor]
     best: dict[str, Tensor]
@@ -90,7 +90,7 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
             "make room and run the same command again to go on."
         ) from error
     for old in _found(folder)[_KEPT:]:
-        shutil.rmtree(old)
+        shutil.rmtree(old, ignore_errors=True)
     return target
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 import time
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from capsar.errors import ConfigError
 from capsar.training.batches import EncodedExample, collate, epoch_batches
 
 if TYPE_CHECKING:
@@ -109,6 +111,11 @@ def _step(
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     total = accelerator.reduce(loss.detach(), reduction="sum") if world > 1 else loss.detach()
+    if not math.isfinite(float(total)):
+        raise ConfigError(
+            f"The loss is no longer a number at step {step}; lower train.learning_rate "
+            f"(now {train_config.learning_rate}) or set train.clip_norm"
+        )
     return float(total)
 
 

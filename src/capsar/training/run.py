@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
+import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,18 +16,26 @@ import torch
 from safetensors.torch import save
 
 from capsar import __version__
-from capsar.bundle import CARD, TOKENIZER, WEIGHTS, open_bundle, write_bundle
+from capsar.bundle import (
+    CAPSULES,
+    CARD,
+    ENCODER,
+    TOKENIZER,
+    WEIGHTS,
+    open_bundle,
+    write_bundle,
+)
 from capsar.config import ModelConfig, from_dict
-from capsar.data.catalog import datasets, find_file, training_examples
+from capsar.data.catalog import TEST, datasets, find_file, identify, training_examples
 from capsar.data.formats.tables import Columns
 from capsar.data.readers import read_examples
-from capsar.data.splits import split_dev
-from capsar.errors import ConfigError, DataError, MissingExtraError
+from capsar.data.splits import drop_shared, split_dev
+from capsar.errors import ArtifactError, ConfigError, DataError, MissingExtraError
 from capsar.evaluation.evaluate import compute_predictions, judgeable
 from capsar.evaluation.metrics import Figures, compute_figures
 from capsar.labels import CLASSES
 from capsar.model.network import Capsar
-from capsar.model.vectors import WordVectors, load_vectors
+from capsar.model.vectors import WordVectors, load_vectors, vector_words
 from capsar.text import WordTokenizer, build_vocabulary
 from capsar.training.batches import encode_examples
 from capsar.training.card import render_card
@@ -37,17 +47,19 @@ from capsar.training.checkpoint import (
     restore_optimizer,
     save_checkpoint,
 )
+from capsar.training.export import export_capsules, export_encoder
 from capsar.training.loop import StepInfo, train_steps
 from capsar.training.predictor import NetworkPredictor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from accelerate import Accelerator
     from torch import Tensor
 
     from capsar.config import DataConfig, RunConfig
     from capsar.data.example import Example
+    from capsar.data.overlap import Sharing
 
 _LOG = logging.getLogger(__name__)
 SEGMENTATION = "treebank-1"
@@ -66,6 +78,7 @@ class Prepared:
     num_trained: int
     facts: dict[str, Any]
     """What the model card says of the data."""
+    fingerprint: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +108,10 @@ def train(
         DataError: If there is nothing to train on.
         ArtifactError: If a checkpoint or the bundle cannot be written.
     """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ArtifactError(f"Cannot use {str(folder)!r} as a run's folder: {error}") from error
     accelerator = _accelerator()
     prepared = prepare_data(run_config.data, seed=run_config.train.seed)
     torch.manual_seed(run_config.train.seed)
@@ -105,7 +122,8 @@ def train(
         lr=run_config.train.learning_rate,
         fused=True,
     )
-    progress, best = _resume(folder, run_config, model, optimizer)
+    run = run_config.as_dict() | {"fingerprint": prepared.fingerprint}
+    progress, best = _resume(folder, run, model, optimizer)
     predictor = NetworkPredictor(model, prepared.tokenizer)
 
     def evaluate_dev() -> Figures:
@@ -115,9 +133,9 @@ def train(
         if accelerator.is_main_process:
             weights = {name: value.clone() for name, value in trained_weights(model).items()}
             state = optimizer_tensors(optimizer)
-            run = run_config.as_dict()
             save_checkpoint(folder / "checkpoints", Checkpoint(progress, run, weights, state, best))
 
+    was_finished = progress.finished
     log = _RunLog(folder, progress, enabled=accelerator.is_main_process)
     steps = train_steps(
         model,
@@ -138,7 +156,7 @@ def train(
         if on_step and accelerator.is_main_process:
             on_step(info)
     log.close()
-    if accelerator.is_main_process:
+    if accelerator.is_main_process and not (was_finished and _is_whole(folder / "bundle")):
         _write(folder / "bundle", run_config, prepared, best, progress)
     accelerator.wait_for_everyone()
     accelerator.end_training()
@@ -154,9 +172,12 @@ def prepare_data(data_config: DataConfig, *, seed: int = 0) -> Prepared:
     Raises:
         DataError: If there is nothing to train on.
     """
-    examples = judgeable(_read(data_config.train, data_config))
+    examples = judgeable(_read(data_config.train, data_config, default_part="train"))
+    dropped: dict[Sharing, int] = {}
     if data_config.dev:
-        train_part, dev_part = examples, judgeable(_read(data_config.dev, data_config))
+        dev_part = judgeable(_read(data_config.dev, data_config, default_part="dev"))
+        cleared = drop_shared(examples, (example.text for example in dev_part))
+        train_part, dropped = list(cleared.kept), cleared.dropped
     else:
         split = split_dev(examples, share=data_config.dev_share, seed=data_config.dev_seed)
         train_part, dev_part = list(split.train), list(split.dev)
@@ -167,22 +188,43 @@ def prepare_data(data_config: DataConfig, *, seed: int = 0) -> Prepared:
             f"{', '.join(CLASSES)}"
         )
     texts = list(dict.fromkeys(example.text for example in train_part))
-    vectors, source = None, "random"
-    if data_config.vectors:
-        vectors = load_vectors(_vectors_path(data_config.vectors))
-        source = vectors.source
-    training_words = build_vocabulary(texts)
-    vocabulary = build_vocabulary(texts, vectors.words if vectors else ())
-    tokenizer = WordTokenizer.build(vocabulary)
+    path = _vectors_path(data_config.vectors) if data_config.vectors else None
+    known = vector_words(path, data_config.max_vector_words) if path else []
+    tokenizer = WordTokenizer.build(build_vocabulary(texts, known))
+    vectors = load_vectors(path, tokenizer.vocabulary()) if path else None
     table = _initial_vectors(tokenizer, vectors, word_dim=data_config.word_dim, seed=seed)
     facts = {
-        "vectors": source,
+        "vectors": path.name if path else "random",
         "train": _shown(data_config.train),
         "train_examples": len(train_part),
+        "dev": _shown(data_config.dev) if data_config.dev else "",
         "dev_examples": len(dev_part),
+        "shared_sentences_dropped": sum(dropped.values()),
         "words": len(tokenizer),
     }
-    return Prepared(train_part, dev_part, tokenizer, table, len(training_words) + 2, facts)
+    return Prepared(
+        train_part,
+        dev_part,
+        tokenizer,
+        table,
+        len(build_vocabulary(texts)) + 2,
+        facts,
+        _fingerprint(train_part, dev_part, tokenizer, table),
+    )
+
+
+def _fingerprint(
+    train_part: list[Example], dev_part: list[Example], tokenizer: WordTokenizer, table: Tensor
+) -> str:
+    """A hash of everything training sees of its data: a changed file must not be mixed with."""
+    digest = hashlib.sha256()
+    for part in (train_part, dev_part):
+        for example in part:
+            row = repr((example.text, example.spans, example.polarity))
+            digest.update(row.encode("utf-8", "surrogatepass"))
+    digest.update(tokenizer.content())
+    digest.update(table.numpy().tobytes())
+    return digest.hexdigest()
 
 
 def load_network(folder: Path) -> tuple[Capsar, WordTokenizer]:
@@ -200,16 +242,24 @@ def trained_weights(model: Capsar) -> dict[str, Tensor]:
     return {k: v.detach() for k, v in model.state_dict().items() if k != "word_vectors"}
 
 
-def _read(source: str, data_config: DataConfig) -> list[Example]:
+def _read(source: str, data_config: DataConfig, *, default_part: str) -> list[Example]:
+    """Read a named dataset's part, or a file; never a test part, under whatever name."""
     name, _, part = source.partition(":")
     if name in datasets():
-        return training_examples(name, part or "train")
+        return training_examples(name, part or default_part)
+    path = Path(source)
+    known = identify(path) if "\0" not in source and path.is_file() else None
+    if known and known[1].part == TEST:
+        raise ConfigError(
+            f"{source!r} is the test part of {known[0].name!r}: it is not for training or tuning; "
+            "only evaluation opens it"
+        )
     columns = Columns(
         text=data_config.text_column,
         aspect=data_config.aspect_column,
         polarity=data_config.polarity_column,
     )
-    return list(read_examples(Path(source), columns=columns))
+    return list(read_examples(path, columns=columns))
 
 
 def _vectors_path(source: str) -> Path:
@@ -230,32 +280,36 @@ def _initial_vectors(
 ) -> Tensor:
     """Return the first vector of every word (V, E): pre-trained, or random of the same spread."""
     words = tokenizer.vocabulary()
-    dim = vectors.matrix.shape[1] if vectors else word_dim
-    spread = float(vectors.matrix.std()) if vectors else 0.4
-    generator = np.random.default_rng(seed)
-    table = generator.normal(0, spread, (len(words), dim)).astype(np.float32)
-    table[0] = 0  # padding
-    if vectors:
+    some = vectors is not None and len(vectors.words) > 0
+    dim = vectors.matrix.shape[1] if vectors is not None else word_dim
+    spread = float(vectors.matrix.std()) if vectors is not None and some else 0.4
+    table = np.zeros((len(words), dim), dtype=np.float32)
+    rows = {word: row for row, word in enumerate(words)}
+    if vectors is not None and some:
         table[1] = vectors.matrix.mean(0)  # any unknown word
-        rows = {word: row for row, word in enumerate(words)}
-        known = [(rows[word], i) for i, word in enumerate(vectors.words) if word in rows]
-        to, origin = zip(*known, strict=True)
-        table[list(to)] = vectors.matrix[list(origin)]
+        for word, vector in zip(vectors.words, vectors.matrix, strict=True):
+            table[rows.pop(word)] = vector
+    generator = np.random.default_rng(seed)
+    first = 2 if some else 1  # padding is zero
+    for row in sorted(row for row in rows.values() if row >= first):
+        table[row] = generator.normal(0, spread, dim)
     return torch.from_numpy(table)
 
 
 def _resume(
-    folder: Path, run_config: RunConfig, model: Capsar, optimizer: torch.optim.Optimizer
+    folder: Path, run: dict[str, Any], model: Capsar, optimizer: torch.optim.Optimizer
 ) -> tuple[Progress, dict[str, Tensor]]:
     """Put a run back where its last good checkpoint left it, if there is one."""
     checkpoint = load_checkpoint(folder / "checkpoints")
     if checkpoint is None:
         return Progress(), {}
-    if checkpoint.run != run_config.as_dict():
+    if checkpoint.run != json.loads(json.dumps(run)):
+        what = sorted(name for name in run if run[name] != checkpoint.run.get(name))
         raise ConfigError(
-            f"{str(folder)!r} holds a run with another configuration; name another folder"
+            f"{str(folder)!r} holds a run with another configuration or other data "
+            f"(different: {', '.join(what)}); name another folder"
         )
-    model.load_state_dict(checkpoint.model, strict=False)
+    model.load_state_dict({"word_vectors": model.word_vectors, **checkpoint.model})
     restore_optimizer(optimizer, checkpoint.optimizer)
     _LOG.info("Going on from step %d", checkpoint.progress.step)
     return checkpoint.progress, checkpoint.best
@@ -263,11 +317,22 @@ def _resume(
 
 def _accelerator() -> Accelerator:
     try:
-        from accelerate import Accelerator
+        from accelerate import Accelerator, DistributedDataParallelKwargs
     except ImportError as error:
         raise MissingExtraError("train", "Training") from error
     _join_processes()
-    return Accelerator(cpu=not torch.cuda.is_available())
+    # Word vectors are the same everywhere already; sending them at every step would cost much.
+    handlers = [DistributedDataParallelKwargs(broadcast_buffers=False)]
+    return Accelerator(cpu=not torch.cuda.is_available(), kwargs_handlers=handlers)
+
+
+def _is_whole(folder: Path) -> bool:
+    """Tell whether a bundle is there and verified."""
+    try:
+        open_bundle(folder)
+    except ArtifactError:
+        return False
+    return True
 
 
 def _join_processes() -> None:
@@ -301,10 +366,6 @@ def _write(
     progress: Progress,
 ) -> None:  # fmt: skip
     """Write the bundle of the best epoch."""
-    scratch = folder.parent / f".tokenizer-{os.getpid()}.json"
-    prepared.tokenizer.save(scratch)
-    tokenizer = scratch.read_bytes()
-    scratch.unlink()
     weights = {"word_vectors": prepared.vectors, **best}
     settings = {
         "capsar_version": __version__,
@@ -316,37 +377,57 @@ def _write(
     }
     card = render_card(run_config, prepared.facts, progress.history, progress.best_epoch)
     contiguous = {name: value.cpu().contiguous() for name, value in weights.items()}
-    files = {TOKENIZER: tokenizer, WEIGHTS: save(contiguous), CARD: card.encode()}
+    model = Capsar.from_weights(run_config.model, contiguous)
+    files = {
+        ENCODER: export_encoder(model),
+        CAPSULES: export_capsules(model),
+        TOKENIZER: prepared.tokenizer.content(),
+        WEIGHTS: save(contiguous),
+        CARD: card.encode("utf-8", "backslashreplace"),
+    }
     write_bundle(folder, settings, files)
 
 
 class _RunLog:
-    """`log.jsonl` for machines and TensorBoard's events, one entry an epoch."""
+    """`log.jsonl` for machines and TensorBoard's events: one entry an epoch.
+
+    Both are written from the history that checkpoints hold, so that a killed run loses nothing.
+    """
 
     def __init__(self, folder: Path, progress: Progress, *, enabled: bool) -> None:
         self._path = folder / "log.jsonl"
         self._progress = progress
-        self._enabled = enabled
         self._events: Any = None
         if enabled:
             from torch.utils.tensorboard import SummaryWriter
 
-            folder.mkdir(parents=True, exist_ok=True)
-            # What a stopped run wrote after its last checkpoint is written again.
-            self._events = SummaryWriter(str(folder / "events"), purge_step=progress.epoch)
+            events = folder / "events"
+            shutil.rmtree(events, ignore_errors=True)
+            self._events = SummaryWriter(str(events))
+            for entry in progress.history:
+                self._add(entry)
+            self._write_lines()
 
     def write(self, info: StepInfo) -> None:
         """Enter an epoch once it has ended."""
-        if not self._enabled or info.dev is None:
-            return
-        lines: Sequence[str] = [json.dumps(entry) for entry in self._progress.history]
-        scratch = self._path.with_suffix(".tmp")
-        scratch.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        scratch.replace(self._path)
-        for name, value in self._progress.history[-1].items():
-            if name != "epoch":
-                self._events.add_scalar(name, value, info.epoch)
+        if self._events is not None and info.dev is not None:
+            self._add(self._progress.history[-1])
+            self._write_lines()
 
     def close(self) -> None:
         if self._events is not None:
             self._events.close()
+
+    def _add(self, entry: dict[str, float]) -> None:
+        for name in entry.keys() - {"epoch"}:
+            self._events.add_scalar(name, entry[name], int(entry["epoch"]))
+        self._events.flush()
+
+    def _write_lines(self) -> None:
+        lines = "".join(json.dumps(entry) + "\n" for entry in self._progress.history)
+        scratch = self._path.with_suffix(".tmp")
+        try:
+            scratch.write_text(lines, encoding="utf-8")
+            scratch.replace(self._path)
+        except OSError as error:
+            raise ArtifactError(f"Cannot write {str(self._path)!r}: {error}") from error

@@ -1,0 +1,160 @@
+"""The ONNX graphs against the network, over every variant and every test sentence (text only)."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+from test_network import VARIANTS, examples, network
+
+from capsar.config import ModelConfig, run_config
+from capsar.data.catalog import test_examples as read_test_part
+from capsar.data.example import Example
+from capsar.model.network import Batch, Capsar
+from capsar.text import WordTokenizer
+from capsar.training.batches import EncodedExample, collate, encode_examples
+from capsar.training.export import export_capsules, export_encoder
+from capsar.training.run import prepare_data
+
+
+class Graphs:
+    """Both graphs of a network, fed as the runtime will feed them."""
+
+    def __init__(self, model: Capsar) -> None:
+        self.contents = [export_encoder(model), export_capsules(model)]
+        self.encoder, self.capsules = map(onnxruntime.InferenceSession, self.contents)
+
+    def run(self, batch: Batch, sentence: np.ndarray | None = None) -> list[np.ndarray]:
+        ids, mask = batch.ids.numpy(), batch.mask.numpy()
+        states, vectors = self.encoder.run(["states", "word_vectors"], {"ids": ids, "mask": mask})
+        feeds = {
+            "states": states,
+            "word_vectors": vectors,
+            "mask": mask,
+            "words": np.tile(np.arange(ids.shape[1]), (len(ids), 1)),
+            "sentence": np.arange(len(ids)) if sentence is None else sentence,
+            "first_words": batch.first_words.numpy(),
+        }
+        return self.capsules.run(["lengths", "about", "because"], feeds)
+
+
+@torch.no_grad()
+def by_the_network(model: Capsar, batch: Batch) -> list[np.ndarray]:
+    output = model.eval()(batch)
+    scores = [output.lengths, model.about(batch, output), model.because(batch)]
+    return [tensor.numpy() for tensor in scores]
+
+
+def trained_a_little(**settings: object) -> Capsar:
+    """A network whose every part has moved away from its first value."""
+    model = network(**settings)
+    torch.manual_seed(1)
+    for parameter in model.parameters():
+        parameter.data += 0.1 * torch.randn_like(parameter)
+    return model.eval()
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 3, 4])
+@pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS)
+def test_the_graphs_compute_what_the_network_does(
+    settings: dict[str, object], iterations: int
+) -> None:
+    model = trained_a_little(**settings, routing_iterations=iterations)
+    empty = EncodedExample(ids=(), first_words=(), aspect_words=(), polarity=-1)
+    batch = collate([*examples(40), empty])
+    for ours, expected in zip(Graphs(model).run(batch), by_the_network(model, batch), strict=True):
+        np.testing.assert_allclose(ours, expected, atol=1e-4)
+
+
+def test_a_sentence_is_encoded_once_and_routed_for_every_aspect() -> None:
+    model = trained_a_little()
+    sentences = examples(5)
+    first_words = [(0, 1), (), (2,), (0,), (), (0,), (1,)]
+    sentence = np.array([0, 0, 1, 1, 4, 3, 2])
+    spread = [
+        EncodedExample(sentences[s].ids, words, (), -1)
+        for s, words in zip(sentence, first_words, strict=True)
+    ]
+    once = collate(sentences)
+    several = Batch(
+        once.ids, once.mask, collate(spread).first_words, once.aspect_mask, once.polarity
+    )
+    for ours, expected in zip(
+        Graphs(model).run(several, sentence), by_the_network(model, collate(spread)), strict=True
+    ):
+        wide = min(ours.shape[-1], expected.shape[-1])
+        np.testing.assert_allclose(ours[..., :wide], expected[..., :wide], atol=1e-4)
+
+
+def test_because_scores_sum_to_the_length_of_the_capsule() -> None:
+    for settings in VARIANTS.values():
+        model = trained_a_little(**settings)
+        lengths, _, because = Graphs(model).run(collate(examples(40)))
+        np.testing.assert_allclose(because.sum(-1), lengths, atol=1e-4)
+
+
+def test_because_scores_by_hand() -> None:
+    """One parent layer, one iteration: a word adds W p . q / (3 |q~|), here worked out in numpy."""
+    model = trained_a_little(intermediate_capsules=0, routing_iterations=1, capsules_per_word=1)
+    batch = collate(examples(1, seed=4))
+    with torch.no_grad():
+        primary = model._primary(batch, model._fixed(batch))[0].numpy()  # (N, P)
+    weight = model.sentiment.weight.detach().numpy()  # (C, D, P)
+    predictions = np.einsum("cdp,np->cnd", weight, primary)
+    inputs = predictions.sum(1) / 3  # (C, D)
+    squared = (inputs**2).sum(-1, keepdims=True)
+    outputs = inputs * squared / (1 + squared) / np.sqrt(squared)
+    expected = np.einsum("cnd,cd->cn", predictions, outputs) / 3 / np.sqrt(squared)
+    np.testing.assert_allclose(model.because(batch)[0].numpy(), expected, atol=1e-5)
+
+
+def test_an_answer_of_the_graphs_does_not_depend_on_neighbours_order_or_padding() -> None:
+    model = trained_a_little()
+    graphs = Graphs(model)
+    encoded = examples(30)
+    together = graphs.run(collate(encoded))
+    backwards = [scores[::-1] for scores in graphs.run(collate(encoded[::-1]))]
+    for row, example in enumerate(encoded):
+        size = len(example.ids)
+        for alone, whole, turned in zip(
+            graphs.run(collate([example])), together, backwards, strict=True
+        ):
+            cut = slice(None) if whole.ndim == 2 else slice(0, size)
+            np.testing.assert_allclose(whole[row][..., cut], alone[0][..., cut], atol=1e-5)
+            np.testing.assert_allclose(turned[row], whole[row], atol=1e-5)
+
+
+def test_the_graphs_are_plain_onnx_without_dynamic_quantisation() -> None:
+    for content in Graphs(trained_a_little()).contents:
+        model = onnx.load_from_string(content)
+        kinds = {node.op_type for node in model.graph.node}
+        assert not kinds & {"DynamicQuantizeLinear", "Loop", "Scan", "If"}
+        assert all(node.domain == "" for node in model.graph.node)
+        assert not any(tensor.external_data for tensor in model.graph.initializer)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", ["semeval14-restaurants", "semeval14-laptops", "twitter"])
+def test_network_and_graphs_agree_on_every_test_sentence(name: str) -> None:
+    """With and without the aspect; texts and spans are read, no label."""
+    data = run_config({"data": {"train": name, "vectors": "glove.840B.300d.subset"}}).data
+    prepared = prepare_data(data)
+    torch.manual_seed(0)
+    model = Capsar(ModelConfig(), prepared.vectors, num_trained=prepared.num_trained)
+    for parameter in model.parameters():
+        parameter.data += 0.02 * torch.randn_like(parameter)
+    graphs = Graphs(model.eval())
+    texts = [Example(e.text, e.spans) for e in read_test_part(name)]
+    assert len({e.text for e in texts}) > 600
+    encoded = sorted(encode(texts, prepared.tokenizer), key=lambda example: len(example.ids))
+    for start in range(0, len(encoded), 128):
+        batch = collate(encoded[start : start + 128])
+        for given in (batch, batch.without_aspect()):
+            for ours, expected in zip(graphs.run(given), by_the_network(model, given), strict=True):
+                np.testing.assert_allclose(ours, expected, atol=1e-4)
+
+
+def encode(texts: list[Example], tokenizer: WordTokenizer) -> list[EncodedExample]:
+    return list(dict.fromkeys(encode_examples(texts, tokenizer)))
