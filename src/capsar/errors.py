@@ -14,11 +14,6 @@ CapsarError
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from capsar.labels import Polarity
-
 
 class CapsarError(Exception):
     """The root of all errors raised on purpose by this package."""
@@ -39,12 +34,10 @@ class FormatError(DataError):
         path: The file as the user named it.
         record: The place in it, in words: a line, a sentence, a key.
         reason: What was expected, what came, what to do.
-        polarity: The label of the bad record, where at least that could be read.
+        polarity: The label of the bad record (a `Polarity`), where at least that could be read.
     """
 
-    def __init__(
-        self, path: str, record: str, reason: str, *, polarity: Polarity | None = None
-    ) -> None:
+    def __init__(self, path: str, record: str, reason: str, *, polarity: str | None = None) -> None:
         super().__init__(f"{path}: {record}: {reason}")
         self.path = path
         self.record = record

@@ -16,7 +16,7 @@ from capsar.model.network import Batch, Capsar
 from capsar.text import WordTokenizer
 from capsar.training.batches import EncodedExample, collate, encode_examples
 from capsar.training.export import export_capsules, export_encoder
-from capsar.training.run import prepare_data
+from capsar.training.prepare import prepare_data
 
 
 class Graphs:

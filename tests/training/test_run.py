@@ -26,7 +26,8 @@ from capsar.evaluation.metrics import Figures
 from capsar.model.network import Batch, Capsar, Output
 from capsar.training.loop import StepInfo
 from capsar.training.predictor import NetworkPredictor
-from capsar.training.run import load_network, prepare_data, train
+from capsar.training.prepare import prepare_data
+from capsar.training.run import load_network, train
 
 SIZES = {
     "units": 20,

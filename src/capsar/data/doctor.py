@@ -12,6 +12,7 @@ from capsar.data.overlap import SentenceIndex, Sharing
 from capsar.data.readers import Format, find_format, read_rows
 from capsar.data.rows import Notice
 from capsar.errors import FormatError
+from capsar.labels import Polarity
 from capsar.text import cuts_word
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from capsar.data.example import Example
-    from capsar.labels import Polarity
 
 MAX_REMEMBERED = 1_000_000
 """Sentences remembered for finding duplicates and overlaps; beyond it memory would grow."""
@@ -131,7 +131,7 @@ def check_file(
     for row in read_rows(path, format=Format(report.format), columns=columns, encoding=encoding):
         if isinstance(row, FormatError):
             report.bad.append(row)
-            report.labels.update([row.polarity] if row.polarity else [])
+            report.labels.update([Polarity(row.polarity)] if row.polarity else [])
         elif isinstance(row, Notice):
             report.note(row.kind, f"{row.record}: {row.detail}" if row.detail else row.record)
         else:

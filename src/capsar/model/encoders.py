@@ -35,7 +35,7 @@ class BiRecurrent(nn.Module):
         self._initialise()
 
     def _initialise(self) -> None:
-        """Glorot for inputs, orthogonal for each gate, zero biases but for an LSTM's forget gate."""
+        """Glorot for inputs, orthogonal for each gate, zero biases (an LSTM's forget gate: one)."""
         for name, parameter in self.named_parameters():
             if "weight_ih" in name:
                 nn.init.xavier_uniform_(parameter)
