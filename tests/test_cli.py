@@ -120,6 +120,40 @@ def test_a_trained_model_is_evaluated(trained: Path) -> None:
     assert sum(map(sum, document["figures"]["confusion"])) == 60
 
 
+def test_texts_are_analyzed_for_machines(trained: Path) -> None:
+    (trained / "texts.txt").write_text("The soup was great.\n\nAwful staff!\n", encoding="utf-8")
+    done = capsar("analyze", "texts.txt", "--model", "run/bundle", "--json", cwd=trained)
+    assert done.returncode == 0, done.stderr
+    documents = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [d["text"] for d in documents] == ["The soup was great.", "", "Awful staff!"]
+    for found in documents:
+        assert found["schema_version"] == 1
+        for aspect in found["aspects"]:
+            assert found["text"][aspect["start"] : aspect["end"]] == aspect["text"]
+    done = capsar(
+        "analyze", "Cold soup.", "--aspect", "soup", "--model", "run/bundle", "--json", cwd=trained
+    )
+    (aspect,) = json.loads(done.stdout)["aspects"]
+    assert (aspect["text"], aspect["start"], aspect["end"]) == ("soup", 5, 9)
+    assert set(aspect["scores"]) == {"negative", "neutral", "positive"}
+
+
+def test_texts_are_analyzed_for_people(trained: Path) -> None:
+    text = "The [bold]soup[/bold] was <b>great</b> \u202e\U0001f600."
+    done = capsar(
+        "analyze", text, "--aspect", "soup", "--model", "run/bundle", "--html", "page.html",
+        cwd=trained,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("soup: ")
+    assert [line.split()[0] for line in lines[1:]] == ["negative", "neutral", "positive"]
+    assert all("[bold]soup[/bold]" in line for line in lines[1:])
+    page = (trained / "page.html").read_text(encoding="utf-8")
+    assert "<b>" not in page  # the text is shown, not interpreted
+    assert "great" in page
+
+
 def test_a_run_is_shown_for_people_and_goes_on(trained: Path) -> None:
     done = capsar(
         "train", "--data", "reviews.csv", "--out", "run", "--set", "train.max_epochs=2",
@@ -139,6 +173,8 @@ def test_a_run_is_shown_for_people_and_goes_on(trained: Path) -> None:
         (["train", "--data", "absent.csv"], "cannot be read"),
         (["train", "absent.toml"], "Cannot read the configuration"),
         (["evaluate", "run"], "either --dataset or --data"),
+        (["analyze", "Cold soup.", "--model", "absent"], "is not a bundle"),
+        (["analyze", "Cold tea.", "--aspect", "soup", "--model", "run/bundle"], "does not occur"),
         (["evaluate", "absent", "--data", "reviews.csv"], "is not a bundle"),
         (["train", "--data", "mams:test"], "only evaluation opens it"),
         (["train", "--data", "reviews.csv", "--out", "reviews.csv"], "as a run's folder"),

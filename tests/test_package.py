@@ -14,6 +14,8 @@ from capsar.errors import CapsarError, MissingExtraError
 from capsar.labels import CLASSES, Polarity, parse_polarity
 
 PUBLIC = [
+    "Analyzer",
+    "AspectSentiment",
     "AspectSpan",
     "Capsar",
     "CapsarError",
@@ -23,6 +25,7 @@ PUBLIC = [
     "TrainConfig",
     "__version__",
     "evaluate",
+    "load",
     "train",
 ]
 

@@ -10,6 +10,7 @@ import unicodedata
 from typing import TYPE_CHECKING
 
 import pytest
+from hostile_text import HOSTILE
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -87,14 +88,6 @@ def assert_exact(text: str) -> None:
 
 def is_invisible(char: str) -> bool:
     return char.isspace() or unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp", "Zs", "Cn")
-
-
-HOSTILE = [
-    *"aZ09é'’-._@#:/()!?$ \t\n\r\x00\x85\xa0\xad\u200b\u200d\u200e\u202e\u2066\ufeff\ufe0f\u0301",
-    *"😀👍🏽🇫❤1⃣我한עבالعน้ำ₹…—“”ßİſ\ud800\udfff\U0010ffff\ue000",
-    "n't", "N'T", "http://", "www.", "--", "...", ":-)", "<3", "U.S.", "'s", " food ", "don",
-    "\r\n",
-]  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -10,6 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from capsar.analyze import Analyzer as Analyzer
+    from capsar.analyze import load as load
     from capsar.config import ModelConfig as ModelConfig
     from capsar.config import TrainConfig as TrainConfig
     from capsar.data.example import AspectSpan as AspectSpan
@@ -18,11 +20,14 @@ if TYPE_CHECKING:
     from capsar.evaluation.evaluate import evaluate as evaluate
     from capsar.labels import Polarity as Polarity
     from capsar.model.network import Capsar as Capsar
+    from capsar.schema import AspectSentiment as AspectSentiment
     from capsar.training.run import train as train
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Analyzer": "capsar.analyze",
+    "AspectSentiment": "capsar.schema",
     "AspectSpan": "capsar.data.example",
     "Capsar": "capsar.model.network",
     "CapsarError": "capsar.errors",
@@ -31,12 +36,15 @@ _HOMES = {
     "Polarity": "capsar.labels",
     "TrainConfig": "capsar.config",
     "evaluate": "capsar.evaluation.evaluate",
+    "load": "capsar.analyze",
     "train": "capsar.training.run",
 }
 _LEARNING = ("Capsar", "train")
 """Names that need torch."""
 
 __all__ = [
+    "Analyzer",
+    "AspectSentiment",
     "AspectSpan",
     "Capsar",
     "CapsarError",
@@ -46,6 +54,7 @@ __all__ = [
     "TrainConfig",
     "__version__",
     "evaluate",
+    "load",
     "train",
 ]
 

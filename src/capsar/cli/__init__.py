@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from capsar import __version__
+from capsar.cli.analyze import analyze_command
 from capsar.cli.data import app as data_app
 from capsar.cli.evaluate import evaluate_command
 from capsar.cli.train import train_command
@@ -26,6 +27,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 app.add_typer(data_app, name="data")
+app.command("analyze")(analyze_command)
 app.command("train")(train_command)
 app.command("evaluate")(evaluate_command)
 

@@ -30,18 +30,13 @@ def evaluate_command(
     """
     from json import dumps
 
+    from capsar.analyze import load
     from capsar.data.formats.tables import Columns
-    from capsar.errors import MissingExtraError
     from capsar.evaluation.evaluate import evaluate
 
     columns = Columns(text=text_column, aspect=aspect_column, polarity=polarity_column)
     examples = _read(dataset, data, columns)
-    try:
-        from capsar.training.predictor import NetworkPredictor
-        from capsar.training.run import load_network
-    except ImportError as error:
-        raise MissingExtraError("train", "Evaluation") from error
-    evaluation = evaluate(NetworkPredictor(*load_network(bundle)), examples)
+    evaluation = evaluate(load(bundle), examples)
     if json:
         typer.echo(dumps(evaluation.as_dict(), indent=1))
     else:

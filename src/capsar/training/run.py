@@ -43,6 +43,7 @@ from capsar.training.loop import StepInfo, train_steps
 from capsar.training.predictor import NetworkPredictor
 from capsar.training.prepare import Prepared, prepare_data
 from capsar.training.processes import make_accelerator
+from capsar.training.tune import choose_about_threshold
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -191,7 +192,7 @@ def _write(
 ) -> None:  # fmt: skip
     """Write the bundle of the best epoch."""
     weights = {"word_vectors": prepared.vectors, **best}
-    settings = {
+    settings: dict[str, Any] = {
         "capsar_version": __version__,
         "segmentation": SEGMENTATION,
         "classes": [str(polarity) for polarity in CLASSES],
@@ -202,6 +203,8 @@ def _write(
     card = render_card(run_config, prepared.facts, progress.history, progress.best_epoch)
     contiguous = {name: value.cpu().contiguous() for name, value in weights.items()}
     model = Capsar.from_weights(run_config.model, contiguous)
+    threshold, span_f1 = choose_about_threshold(model, prepared.tokenizer, prepared.dev)
+    settings |= {"about_threshold": threshold, "dev_span_f1": span_f1}
     files = {
         ENCODER: export_encoder(model),
         CAPSULES: export_capsules(model),

@@ -1,0 +1,299 @@
+"""`Analyzer`: texts -> `AspectSentiment`. The one inference path of everything users touch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from capsar.bundle import TOKENIZER, open_bundle
+from capsar.data.example import AspectSpan, find_spans
+from capsar.errors import ConfigError, DataError
+from capsar.labels import CLASSES, Polarity
+from capsar.runtime import CPU, Answers, Runtime
+from capsar.schema import AspectSentiment
+from capsar.text import Span, WordTokenizer, segment, words_within
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from capsar.data.example import Example
+
+Aspect = str | AspectSpan
+"""An aspect as its exact characters (every occurrence counts), or as one place in the text."""
+
+ACTIVE_LENGTH = 0.5
+"""A sentiment capsule longer than this is active (the paper's example)."""
+DEFAULT_ABOUT_THRESHOLD = 0.4
+_TEXTS_AT_ONCE = 1024
+_SENTENCES_A_BATCH = 64
+_WORDS_A_BATCH = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What the capsules hold of a text, word by word."""
+
+    text: str
+    words: tuple[Span, ...]
+    lengths: dict[Polarity, float]
+    about: dict[Polarity, tuple[float, ...]]
+    """How much each sentiment is about each word: a cosine."""
+    because: dict[Polarity, tuple[float, ...]]
+    """Each word's share in the sentiment; the shares sum to its length."""
+
+
+def load(path: str | Path, *, threads: int = 1, providers: Sequence[str] = CPU) -> Analyzer:
+    """Load a trained model from its bundle.
+
+    Args:
+        path: The bundle's folder.
+        threads: CPU threads of the engine.
+        providers: Where it runs, as ONNX Runtime names them.
+
+    Raises:
+        ArtifactError: If the bundle is missing, damaged or of another version.
+    """
+    return Analyzer(path, threads=threads, providers=providers)
+
+
+class Analyzer:
+    """Tells what is felt, and about what. Threads may share one; it keeps nothing between calls."""
+
+    def __init__(
+        self, path: str | Path, *, threads: int = 1, providers: Sequence[str] = CPU
+    ) -> None:
+        bundle = open_bundle(Path(path))
+        self._tokenizer = WordTokenizer.load(bundle.path(TOKENIZER))
+        self._runtime = Runtime(bundle, threads=threads, providers=providers)
+        threshold = bundle.config.get("about_threshold", DEFAULT_ABOUT_THRESHOLD)
+        self._about_threshold = float(threshold)
+
+    def classify(
+        self, texts: Sequence[str], aspects: Sequence[Aspect | Sequence[Aspect]]
+    ) -> list[list[AspectSentiment]]:
+        """Return what is felt about given aspects: for each text a list, in their order.
+
+        Raises:
+            AspectNotFoundError: If an aspect given as text does not occur in its text.
+            DataError: If a span ends outside its text, or texts and aspects differ in number.
+        """
+        if len(texts) != len(aspects):
+            raise DataError(f"{len(texts)} texts need as many aspects, got {len(aspects)}")
+        return list(self.classify_stream(zip(texts, aspects, strict=True)))
+
+    def classify_stream(
+        self, pairs: Iterable[tuple[str, Aspect | Sequence[Aspect]]]
+    ) -> Iterator[list[AspectSentiment]]:
+        """Do as `classify`, one answer after the other, in the memory of a thousand texts."""
+        iterator = iter(pairs)
+        while chunk := list(islice(iterator, _TEXTS_AT_ONCE)):
+            questions = [_Question.make(text, _as_list(aspects)) for text, aspects in chunk]
+            for question, rows in zip(questions, self._answer(questions), strict=True):
+                yield [
+                    _sentiment(question.text, spans[0], lengths)
+                    for spans, lengths in zip(question.aspects, rows.lengths, strict=True)
+                ]
+
+    def analyze(self, texts: Sequence[str]) -> list[list[AspectSentiment]]:
+        """Return the aspects that each text's sentiments are about, by de-capsulising."""
+        return list(self.analyze_stream(texts))
+
+    def analyze_stream(self, texts: Iterable[str]) -> Iterator[list[AspectSentiment]]:
+        """Do as `analyze`, one answer after the other, in the memory of a thousand texts."""
+        iterator = iter(texts)
+        while chunk := list(islice(iterator, _TEXTS_AT_ONCE)):
+            questions = [_Question.make(text, [None]) for text in chunk]
+            answers = self._answer(questions, outputs=("about",))
+            for question, rows in zip(questions, answers, strict=True):
+                if rows.about is None:
+                    raise ConfigError("the capsule graph gave no word scores")
+                yield find_aspects(
+                    question.text,
+                    question.words,
+                    rows.lengths[0],
+                    rows.about[0],
+                    threshold=self._about_threshold,
+                )
+
+    def explain(self, text: str, aspect: Aspect | None = None) -> Explanation:
+        """Open the capsules of a text, given an aspect or not."""
+        question = _Question.make(text, [aspect])
+        (rows,) = self._answer([question], outputs=("about", "because"))
+        if rows.about is None or rows.because is None:
+            raise ConfigError("the capsule graph gave no word scores")
+        size = len(question.words)
+        about, because = rows.about[0, :, :size].tolist(), rows.because[0, :, :size].tolist()
+        return Explanation(
+            text=text,
+            words=tuple(question.words),
+            lengths=dict(zip(CLASSES, rows.lengths[0].tolist(), strict=True)),
+            about={polarity: tuple(about[i]) for i, polarity in enumerate(CLASSES)},
+            because={polarity: tuple(because[i]) for i, polarity in enumerate(CLASSES)},
+        )
+
+    def predict_lengths(self, examples: Sequence[Example]) -> NDArray[np.float32]:
+        """Return the capsule lengths of each example (n, C): the `Predictor` of evaluation."""
+        lengths = np.zeros((len(examples), len(CLASSES)), dtype=np.float32)
+        for start in range(0, len(examples), _TEXTS_AT_ONCE):
+            some = examples[start : start + _TEXTS_AT_ONCE]
+            questions = [_Question(e.text, segment(e.text), [e.spans]) for e in some]
+            for row, answer in enumerate(self._answer(questions), start=start):
+                lengths[row] = answer.lengths[0]
+        return lengths
+
+    def _answer(
+        self, questions: list[_Question], *, outputs: tuple[str, ...] = ()
+    ) -> list[Answers]:
+        """Answer questions in batches of like length, each in its own place."""
+        answers: list[Answers | None] = [None] * len(questions)
+        order = sorted(range(len(questions)), key=lambda i: len(questions[i].words))
+        for batch in _batches(order, [len(question.words) for question in questions]):
+            some = [questions[i] for i in batch]
+            for i, answer in zip(batch, self._answer_batch(some, outputs), strict=True):
+                answers[i] = answer
+        return [answer for answer in answers if answer is not None]
+
+    def _answer_batch(
+        self, questions: list[_Question], outputs: tuple[str, ...]
+    ) -> Iterator[Answers]:
+        words = [[q.text[start:end] for start, end in q.words] for q in questions]
+        found = self._tokenizer.encode(words)
+        width = max(1, *(len(ids) for ids in found))
+        ids = np.zeros((len(found), width), dtype=np.int64)
+        mask = np.zeros((len(found), width), dtype=bool)
+        for row, some in enumerate(found):
+            ids[row, : len(some)] = some
+            mask[row, : len(some)] = True
+        counts = [len(question.aspects) for question in questions]
+        sentence = np.repeat(np.arange(len(questions)), counts)
+        if not len(sentence):
+            for _ in questions:
+                yield Answers(np.zeros((0, len(CLASSES)), dtype=np.float32))
+            return
+        first = [
+            question.first_words(spans) for question in questions for spans in question.aspects
+        ]
+        mentions = np.full((len(first), max(1, *map(len, first))), -1, dtype=np.int64)
+        for row, places in enumerate(first):
+            mentions[row, : len(places)] = places
+        routed = self._runtime.route(
+            self._runtime.encode(ids, mask), sentence, mentions, outputs=outputs
+        )
+        start = 0
+        for count in counts:
+            part = slice(start, start + count)
+            yield Answers(
+                routed.lengths[part],
+                None if routed.about is None else routed.about[part],
+                None if routed.because is None else routed.because[part],
+            )
+            start += count
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """A text, its words, and the mentions of each aspect asked about (none: no aspect)."""
+
+    text: str
+    words: list[Span]
+    aspects: list[tuple[AspectSpan, ...]]
+
+    @classmethod
+    def make(cls, text: str, aspects: Sequence[Aspect | None]) -> _Question:
+        if not isinstance(text, str):
+            raise DataError(f"A text must be a string, got {type(text).__name__}")
+        return cls(text, segment(text), [_locate(text, aspect) for aspect in aspects])
+
+    def first_words(self, spans: tuple[AspectSpan, ...]) -> list[int]:
+        touched = (words_within(self.words, span.start, span.end) for span in spans)
+        return [words[0] for words in touched if words]
+
+
+def find_aspects(
+    text: str,
+    words: Sequence[Span],
+    lengths: NDArray[np.float32],
+    about: NDArray[np.float32],
+    *,
+    threshold: float,
+) -> list[AspectSentiment]:
+    """Return what the active capsules are about: runs of words that score at least `threshold`.
+
+    Every active capsule (or, if none is, the longest) claims the words it is about; a word that
+    several claim goes to the one for which length times score is largest. Neighbouring words of one
+    capsule are one aspect. Punctuation is never an aspect.
+
+    Args:
+        text: The text.
+        words: Its words.
+        lengths: Of the sentiment capsules (C).
+        about: The score of each capsule and word (C, T or more).
+        threshold: The least score of a word of an aspect.
+    """
+    active = lengths > ACTIVE_LENGTH
+    if not active.any():
+        active = lengths == lengths.max()
+    scores = np.where(active[:, None], about[:, : len(words)] * lengths[:, None], -np.inf)  # (C, T)
+    claimed = np.where(about[:, : len(words)] >= threshold, scores, -np.inf)  # (C, T)
+    owner = np.where(np.isfinite(claimed).any(0), claimed.argmax(0), -1)  # (T)
+    aspects: list[AspectSentiment] = []
+    previous = -1
+    for (start, end), capsule in zip(words, owner, strict=True):
+        named = capsule >= 0 and any(map(str.isalnum, text[start:end]))
+        if named and capsule == previous:
+            start = aspects.pop().start  # noqa: PLW2901  (the aspect goes on)
+        if named:
+            span = AspectSpan(start, end)
+            aspects.append(_sentiment(text, span, lengths, CLASSES[int(capsule)]))
+        previous = int(capsule) if named else -1
+    return aspects
+
+
+def _sentiment(
+    text: str, span: AspectSpan, lengths: NDArray[np.float32], polarity: Polarity | None = None
+) -> AspectSentiment:
+    return AspectSentiment(
+        text=text[span.start : span.end],
+        start=span.start,
+        end=span.end,
+        polarity=polarity or CLASSES[int(lengths.argmax())],
+        scores=dict(zip(CLASSES, lengths.tolist(), strict=True)),
+    )
+
+
+def _as_list(aspects: Aspect | Sequence[Aspect]) -> list[Aspect]:
+    return [aspects] if isinstance(aspects, str | AspectSpan) else list(aspects)
+
+
+def _locate(text: str, aspect: Aspect | None) -> tuple[AspectSpan, ...]:
+    if aspect is None:
+        return ()
+    if isinstance(aspect, AspectSpan):
+        if aspect.end > len(text):
+            size = len(text)
+            raise DataError(f"{aspect} ends outside the text, which has {size} characters")
+        return (aspect,)
+    if not isinstance(aspect, str):
+        raise DataError(f"An aspect is a string or an AspectSpan, got {type(aspect).__name__}")
+    return find_spans(text, aspect)
+
+
+def _batches(order: list[int], sizes: list[int]) -> Iterator[list[int]]:
+    """Cut texts in order of length into batches, of few texts where they are long."""
+    batch: list[int] = []
+    for index in order:
+        longest = max(1, sizes[index])  # those before are not longer
+        if (batch and (len(batch) + 1) * longest > _WORDS_A_BATCH) or len(
+            batch
+        ) == _SENTENCES_A_BATCH:
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch

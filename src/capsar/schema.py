@@ -1,0 +1,43 @@
+"""`AspectSentiment`: what every way of asking answers with, and how it is written as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from capsar.labels import Polarity
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class AspectSentiment:
+    """What is felt about one aspect of a text."""
+
+    text: str
+    """The aspect as it stands in the text: `text == review[start:end]`."""
+    start: int
+    end: int
+    polarity: Polarity
+    scores: dict[Polarity, float]
+    """The length of each sentiment capsule, from 0 to 1. Not a probability."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the answer as JSON holds it."""
+        return {
+            "text": self.text,
+            "start": self.start,
+            "end": self.end,
+            "polarity": str(self.polarity),
+            "scores": {str(name): round(score, 6) for name, score in self.scores.items()},
+        }
+
+
+def document(text: str, aspects: list[AspectSentiment]) -> dict[str, Any]:
+    """Return a text and its aspects as one JSON object."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "text": text,
+        "aspects": [aspect.as_dict() for aspect in aspects],
+    }
