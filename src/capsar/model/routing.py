@@ -43,8 +43,12 @@ def squash(vectors: Tensor, dim: int = -1, eps: float = 1e-8) -> Tensor:
     >>> round(squash(torch.tensor([3.0, 4.0])).norm().item(), 4)  # 25 / 26
     0.9615
     """
-    squared = vectors.square().sum(dim, keepdim=True)
-    return vectors * (squared / ((1 + squared) * (squared + eps).sqrt()))
+    return vectors * squash_factor(vectors.square().sum(dim, keepdim=True), eps)
+
+
+def squash_factor(squared: Tensor, eps: float = 1e-8) -> Tensor:
+    """Return what `squash` multiplies a vector of this squared length by."""
+    return squared / ((1 + squared) * (squared + eps).sqrt())
 
 
 def route(
@@ -80,21 +84,21 @@ def route(
         if stop_gradients:
             couplings = couplings.detach()
         pooled = couplings.transpose(1, 2) @ children  # (B, C, P)
-    inputs = _each(pooled, weight.transpose(1, 2))  # (B, C, D)
+    inputs = multiply_each(pooled, weight.transpose(1, 2))  # (B, C, D)
     return Routed(squash(inputs), inputs, pooled, couplings)
 
 
-def _pull_back(pooled: Tensor, gram: Tensor, eps: float = 1e-8) -> Tensor:
+def _pull_back(pooled: Tensor, gram: Tensor) -> Tensor:
     """Return `W^T squash(W pooled)` (B, C, P) without leaving the space of the children.
 
     The squashed parent is `W pooled` times a number that depends only on its length, and
     `|W pooled|^2 = pooled . W^T W pooled`.
     """
-    turned = _each(pooled, gram)  # (B, C, P)
+    turned = multiply_each(pooled, gram)  # (B, C, P)
     squared = (pooled * turned).sum(-1, keepdim=True).clamp(min=0)  # (B, C, 1)
-    return turned * (squared / ((1 + squared) * (squared + eps).sqrt()))
+    return turned * squash_factor(squared)
 
 
-def _each(vectors: Tensor, matrices: Tensor) -> Tensor:
+def multiply_each(vectors: Tensor, matrices: Tensor) -> Tensor:
     """Multiply the vectors of each parent (B, C, P) by its own matrix (C, P, Q): (B, C, Q)."""
     return torch.bmm(vectors.transpose(0, 1), matrices).transpose(0, 1).contiguous()

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from capsar.model.routing import multiply_each, squash_factor
+
 
 def route_in_training(children: Tensor, weight: Tensor, iterations: int) -> Tensor:
     """Return the parents (B, C, D) that `route` would, of children (B, N, P), faster to train."""
@@ -32,16 +34,16 @@ class _FactoredRouting(torch.autograd.Function):
         pooled = (children.sum(1, keepdim=True) / num_parents).expand(-1, num_parents, -1)
         pools, turns, keys, couplings = [pooled], [], [], []  # (B, C, P), 3 x; (B, N, C)
         for _ in range(iterations - 1):
-            turned = _each(pools[-1], gram)  # (B, C, P)
+            turned = multiply_each(pools[-1], gram)  # (B, C, P)
             squared = (pools[-1] * turned).sum(-1, keepdim=True).clamp_(min=0)  # (B, C, 1)
-            keys.append(turned * _factor(squared, eps))
+            keys.append(turned * squash_factor(squared, eps))
             turns.append(turned)
             couplings.append((children @ keys[-1].transpose(1, 2)).softmax(-1))
             pools.append(couplings[-1].transpose(1, 2) @ children)
-        raw = _each(pools[-1], weight.transpose(1, 2))  # (B, C, D)
+        raw = multiply_each(pools[-1], weight.transpose(1, 2))  # (B, C, D)
         ctx.save_for_backward(children, weight, gram, raw, *pools, *turns, *keys, *couplings)
         ctx.eps = eps
-        return raw * _factor(raw.square().sum(-1, keepdim=True), eps)
+        return raw * squash_factor(raw.square().sum(-1, keepdim=True), eps)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:  # noqa: ANN401
@@ -55,8 +57,8 @@ class _FactoredRouting(torch.autograd.Function):
         )
         squared = raw.square().sum(-1, keepdim=True)  # (B, C, 1)
         along = (grad * raw).sum(-1, keepdim=True) * (2 * _slope(squared, ctx.eps))
-        grad_raw = grad * _factor(squared, ctx.eps) + raw * along  # (B, C, D)
-        grad_pool = _each(grad_raw, weight)  # (B, C, P)
+        grad_raw = grad * squash_factor(squared, ctx.eps) + raw * along  # (B, C, D)
+        grad_pool = multiply_each(grad_raw, weight)  # (B, C, P)
         grad_weight = torch.bmm(grad_raw.permute(1, 2, 0), pools[-1].transpose(0, 1))  # (C, D, P)
         grad_gram = torch.zeros_like(gram)  # (C, P, P)
         grad_children: Tensor | None = None  # (B, N, P)
@@ -73,8 +75,10 @@ class _FactoredRouting(torch.autograd.Function):
             grad_key = grad_logits.transpose(1, 2) @ children  # (B, C, P)
             squared = (pools[i] * turns[i]).sum(-1, keepdim=True).clamp_(min=0)  # (B, C, 1)
             along = (grad_key * turns[i]).sum(-1, keepdim=True) * _slope(squared, ctx.eps)
-            grad_turn = grad_key * _factor(squared, ctx.eps) + pools[i] * along  # (B, C, P)
-            grad_pool = turns[i] * along + _each(grad_turn, gram)  # (B, C, P); gram is symmetric
+            grad_turn = grad_key * squash_factor(squared, ctx.eps) + pools[i] * along  # (B, C, P)
+            grad_pool = turns[i] * along + multiply_each(
+                grad_turn, gram
+            )  # (B, C, P); gram is symmetric
             grad_gram += torch.bmm(pools[i].permute(1, 2, 0), grad_turn.transpose(0, 1))
         grad_weight += weight @ (grad_gram + grad_gram.transpose(1, 2))
         plain_sum = grad_pool.sum(1, keepdim=True) / weight.shape[0]  # (B, 1, P)
@@ -83,17 +87,7 @@ class _FactoredRouting(torch.autograd.Function):
         return grad_children.add_(plain_sum), grad_weight, None
 
 
-def _each(vectors: Tensor, matrices: Tensor) -> Tensor:
-    """Multiply the vectors of each parent (B, C, P) by its own matrix (C, P, Q): (B, C, Q)."""
-    return torch.bmm(vectors.transpose(0, 1), matrices).transpose(0, 1).contiguous()
-
-
-def _factor(squared: Tensor, eps: float) -> Tensor:
-    """What `squash` multiplies a vector of this squared length by."""
-    return squared / ((1 + squared) * (squared + eps).sqrt())
-
-
 def _slope(squared: Tensor, eps: float) -> Tensor:
-    """The derivative of `_factor`."""
+    """The derivative of `squash_factor`."""
     root = (squared + eps).rsqrt()
     return root / (1 + squared).square() - squared * root**3 / (2 * (1 + squared))
