@@ -61,11 +61,22 @@ def main() -> None:
         plain.zero_grad(set_to_none=True)
         plain(vectors)[0].backward(upstream)
 
+    windows = torch.randn(BATCH * WORDS, 3 * upstream.shape[-1])
+    kernel = model.primary.projection.weight.detach()
+    features = torch.randn(BATCH * WORDS, len(kernel))
+
+    def convolution() -> None:
+        """The matrix products of the convolution, forward and backward, and nothing else."""
+        torch.mm(windows, kernel.T)
+        torch.mm(features, kernel)
+        torch.mm(features.T, windows)
+
     calls: dict[str, Callable[[], None]] = {
         "step": step,
         "step_bf16": lambda: step(lower=True),
         "encoder": encoder,
         "torch_gru": torch_gru,
+        "convolution": convolution,
     }
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     for number in range(ROUNDS + 5):  # interleaved, so that a busy moment hits all of them
@@ -78,6 +89,7 @@ def main() -> None:
     metrics = {
         "step_over_encoder": middle["step"] / middle["encoder"],
         "step_over_torch_gru": middle["step"] / middle["torch_gru"],
+        "convolution_over_encoder": middle["convolution"] / middle["encoder"],
         "bf16_step_over_encoder": middle["step_bf16"] / middle["encoder"],
     } | {f"{name}_ms": value * 1e3 for name, value in middle.items()}
     write_result("training", metrics, ("torch",))

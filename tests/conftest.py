@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).parent.parent
 
@@ -27,6 +28,25 @@ def shared() -> Path:
 def root() -> Path:
     """The project's own folder."""
     return ROOT
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """A real file system of a given size, for tests that fill it; only root may mount one."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small file system needs root")
+    mounted: list[Path] = []
+
+    def mount(size: str) -> Path:
+        disk = tmp_path / "disk"
+        disk.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", disk], check=True)
+        mounted.append(disk)
+        return disk
+
+    yield mount
+    for disk in mounted:
+        subprocess.run(["umount", disk], check=True)
 
 
 @pytest.hookimpl(wrapper=True)

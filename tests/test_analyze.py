@@ -20,7 +20,13 @@ from capsar.bundle import write_bundle
 from capsar.config import run_config
 from capsar.data.example import AspectSpan
 from capsar.data.readers import read_examples
-from capsar.errors import ArtifactError, AspectNotFoundError, ConfigError, DataError
+from capsar.errors import (
+    ArtifactError,
+    AspectNotFoundError,
+    ConfigError,
+    DataError,
+    VersionMismatchError,
+)
 from capsar.labels import CLASSES, Polarity
 from capsar.text import segment
 from capsar.training.predictor import NetworkPredictor
@@ -140,6 +146,14 @@ def test_a_graph_that_is_none_is_named(bundle: Path, tmp_path: Path, name: str) 
     write_bundle(tmp_path / "c", {}, files)
     with pytest.raises(ArtifactError, match=f"has no {name}"):
         load(tmp_path / "c")
+
+
+def test_a_model_of_another_idea_of_a_word_is_refused(bundle: Path, tmp_path: Path) -> None:
+    own = ("config.json", "manifest.json")
+    files = {p.name: p.read_bytes() for p in bundle.iterdir() if p.name not in own}
+    write_bundle(tmp_path / "b", {"segmentation": "syllables-9"}, files)
+    with pytest.raises(VersionMismatchError, match="cut by 'syllables-9'"):
+        load(tmp_path / "b")
 
 
 def check_places(analyzer: Analyzer, text: str) -> None:

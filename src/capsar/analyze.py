@@ -11,11 +11,11 @@ import numpy as np
 
 from capsar.bundle import TOKENIZER, open_bundle
 from capsar.data.example import AspectSpan, find_spans
-from capsar.errors import ConfigError, DataError
+from capsar.errors import ConfigError, DataError, VersionMismatchError
 from capsar.labels import CLASSES, Polarity
 from capsar.runtime import CPU, Answers, Runtime
 from capsar.schema import AspectSentiment
-from capsar.text import Span, WordTokenizer, segment, words_within
+from capsar.text import SEGMENTATION, Span, WordTokenizer, segment, words_within
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -69,6 +69,12 @@ class Analyzer:
         self, path: str | Path, *, threads: int = 1, providers: Sequence[str] = CPU
     ) -> None:
         bundle = open_bundle(Path(path))
+        segmentation = bundle.config.get("segmentation", SEGMENTATION)
+        if segmentation != SEGMENTATION:
+            raise VersionMismatchError(
+                f"The model {str(path)!r} was trained on words cut by {segmentation!r}; here they "
+                f"are cut by {SEGMENTATION!r}. Use the release that trained it, or train anew."
+            )
         self._tokenizer = WordTokenizer.load(bundle.path(TOKENIZER))
         self._runtime = Runtime(bundle, threads=threads, providers=providers)
         threshold = bundle.config.get("about_threshold", DEFAULT_ABOUT_THRESHOLD)

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 Span = tuple[int, int]
 """Half-open character offsets of one word."""
 
+SEGMENTATION = "treebank-1"
+"""The name of this idea of a word; a model only understands the one it was trained with."""
+
 PADDING = "[PAD]"
 UNKNOWN = "[UNK]"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import subprocess
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -125,18 +125,15 @@ def test_an_absent_file_and_a_damaged_cache_are_named(glove: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_full_disk_is_said_and_leaves_no_cache(glove: Path, tmp_path: Path) -> None:
+def test_a_full_disk_is_said_and_leaves_no_cache(
+    glove: Path, small_disk: Callable[[str], Path]
+) -> None:
     """A real file system with no room left."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], check=True)
-    try:
-        benchmark.generate(glove, 1000)
-        with pytest.raises(ArtifactError, match=r"Cannot write the vector cache.*No space left"):
-            load_vectors(glove, cache_folder=disk)
-        assert list(disk.iterdir()) == []
-    finally:
-        subprocess.run(["umount", disk], check=True)
+    disk = small_disk("64k")
+    benchmark.generate(glove, 1000)
+    with pytest.raises(ArtifactError, match=r"Cannot write the vector cache.*No space left"):
+        load_vectors(glove, cache_folder=disk)
+    assert list(disk.iterdir()) == []
 
 
 @pytest.mark.slow

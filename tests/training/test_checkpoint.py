@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -77,20 +77,17 @@ def test_a_half_written_one_is_not_seen(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_full_disk_is_said_and_the_last_good_one_is_still_there(tmp_path: Path) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", disk], check=True)
-    try:
-        save_checkpoint(disk, checkpoint(1))
-        with pytest.raises(ArtifactError, match=r"No space left on device.*Earlier ones"):
-            save_checkpoint(disk, checkpoint(2, size=100_000))
-        loaded = load_checkpoint(disk)
-        assert loaded is not None
-        assert loaded.progress.step == 1
-        assert [path.name for path in disk.iterdir()] == ["step-00000001"]
-    finally:
-        subprocess.run(["umount", disk], check=True)
+def test_a_full_disk_is_said_and_the_last_good_one_is_still_there(
+    small_disk: Callable[[str], Path],
+) -> None:
+    disk = small_disk("256k")
+    save_checkpoint(disk, checkpoint(1))
+    with pytest.raises(ArtifactError, match=r"No space left on device.*Earlier ones"):
+        save_checkpoint(disk, checkpoint(2, size=100_000))
+    loaded = load_checkpoint(disk)
+    assert loaded is not None
+    assert loaded.progress.step == 1
+    assert [path.name for path in disk.iterdir()] == ["step-00000001"]
 
 
 def test_an_optimizer_goes_on_as_it_was() -> None:

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -420,15 +421,17 @@ def test_two_processes_learn_what_one_does_and_survive_a_kill(
     assert max(abs(a - b) for a, b in zip(*curves, strict=True)) < 1e-4
 
     out = tmp_path / "killed"
-    process = subprocess.Popen(
-        command(reviews, out, *settings, ranks=2, restarts=3),
-        env=ENVIRONMENT,
-        stderr=subprocess.DEVNULL,
-    )
+    messages = tmp_path / "messages"
+    with messages.open("wb") as stream:
+        process = subprocess.Popen(
+            command(reviews, out, *settings, ranks=2, restarts=3), env=ENVIRONMENT, stderr=stream
+        )
     assert wait_for(lambda: newest_step(out) >= 10, process)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     os.kill(int(children[-1]), signal.SIGKILL)
     assert process.wait(timeout=240) == 0
+    assert "exitcode: -9" in messages.read_text()
+    assert "Going on from step" in messages.read_text()  # it was restarted, not finished before
     assert max(abs(a - b) for a, b in zip(losses(out), curves[1], strict=True)) < 1e-6
     # An ablation leaves parameters without a gradient, which processes must not wait for.
     run(command(reviews, tmp_path / "no-r", *settings, "model.reconstruction_weight=0", ranks=2))
@@ -441,25 +444,20 @@ def test_two_processes_learn_what_one_does_and_survive_a_kill(
 
 @pytest.mark.slow
 def test_a_full_disk_stops_a_run_which_goes_on_when_there_is_room(
-    reviews: Path, tmp_path: Path
+    reviews: Path, tmp_path: Path, small_disk: Callable[[str], Path]
 ) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=100m", "tmpfs", disk], check=True)
-    try:
-        settings = configure(reviews, max_epochs=4)
-        filler = disk / "filler"
+    disk = small_disk("100m")
+    settings = configure(reviews, max_epochs=4)
+    filler = disk / "filler"
 
-        def fill(info: object) -> None:
-            if info.dev is not None and not filler.exists():  # type: ignore[attr-defined]
-                free = shutil.disk_usage(disk).free
-                filler.write_bytes(b"x" * (free - 4096))
+    def fill(info: object) -> None:
+        if info.dev is not None and not filler.exists():  # type: ignore[attr-defined]
+            free = shutil.disk_usage(disk).free
+            filler.write_bytes(b"x" * (free - 4096))
 
-        with pytest.raises(ArtifactError, match=r"Cannot write the checkpoint.*No space left"):
-            train(settings, disk / "run", on_step=fill)
-        filler.unlink()
-        resumed = train(settings, disk / "run")
-        whole = train(settings, tmp_path / "whole")
-        assert resumed.history == whole.history
-    finally:
-        subprocess.run(["umount", disk], check=True)
+    with pytest.raises(ArtifactError, match=r"Cannot write the checkpoint.*No space left"):
+        train(settings, disk / "run", on_step=fill)
+    filler.unlink()
+    resumed = train(settings, disk / "run")
+    whole = train(settings, tmp_path / "whole")
+    assert resumed.history == whole.history

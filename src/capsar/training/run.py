@@ -26,7 +26,7 @@ from capsar.evaluation.evaluate import compute_predictions
 from capsar.evaluation.metrics import Figures, compute_figures
 from capsar.labels import CLASSES
 from capsar.model.network import Capsar
-from capsar.text import WordTokenizer
+from capsar.text import SEGMENTATION, WordTokenizer
 from capsar.training.batches import encode_examples
 from capsar.training.card import render_card
 from capsar.training.checkpoint import (
@@ -54,8 +54,6 @@ if TYPE_CHECKING:
     from capsar.config import RunConfig
 
 _LOG = logging.getLogger(__name__)
-SEGMENTATION = "treebank-1"
-"""The idea of a word that the network was trained with (`capsar.text.segment`)."""
 
 
 @dataclass(frozen=True, slots=True)
