@@ -129,7 +129,10 @@ class DataConfig:
     dev: str = ""
     """A file of its own for choosing the epoch; if empty, a part of the training data is cut."""
     dev_share: float = 0.1
+    """0 cuts none: all data is trained on for `max_epochs`, and the last weights are kept."""
     dev_seed: int = 0
+    train_share: float = 1.0
+    """Share of the sentences left for training that is used: for learning curves."""
     vectors: str = ""
     """The name of vectors in the catalog, or the path of a GloVe file; empty for random vectors."""
     word_dim: int = 300
@@ -142,7 +145,8 @@ class DataConfig:
     polarity_column: str = "polarity"
 
     def __post_init__(self) -> None:
-        _check(0 < self.dev_share < 1, "dev_share", self.dev_share, "between 0 and 1")
+        _check(0 <= self.dev_share < 1, "dev_share", self.dev_share, "at least 0 and below 1")
+        _check(0 < self.train_share <= 1, "train_share", self.train_share, "above 0, at most 1")
         _check(self.word_dim >= 1, "word_dim", self.word_dim, "at least 1")
         _check(self.max_vector_words >= 0, "max_vector_words", self.max_vector_words, "0 or more")
 

@@ -25,6 +25,7 @@ from capsar.errors import ArtifactError, ConfigError, DataError
 from capsar.evaluation.evaluate import evaluate
 from capsar.evaluation.metrics import Figures
 from capsar.model.network import Batch, Capsar, Output
+from capsar.training.checkpoint import load_checkpoint
 from capsar.training.loop import StepInfo
 from capsar.training.predictor import NetworkPredictor
 from capsar.training.prepare import prepare_data
@@ -237,7 +238,38 @@ def test_a_dev_file_of_ones_own_is_never_trained_on(tmp_path: Path) -> None:
     assert prepared.facts["shared_sentences_dropped"] >= 3
     settings = {"data": {"train": str(data), "dev": str(dev), "word_dim": 8}, "model": dict(SIZES)}
     result = train(run_config(settings | {"train": {"max_epochs": 1}}), tmp_path / "run")
-    assert "dev examples, of dev.csv;" in (result.bundle / "README.md").read_text()
+    assert "dev examples of dev.csv;" in (result.bundle / "README.md").read_text()
+
+
+def test_without_a_dev_part_all_is_trained_on_and_the_last_weights_kept(
+    reviews: Path, tmp_path: Path
+) -> None:
+    settings = configure(reviews, max_epochs=3).as_dict()
+    settings["data"]["dev_share"] = 0.0
+    prepared = prepare_data(run_config(settings).data)
+    assert not prepared.dev
+    assert len(prepared.train) == 400
+    result = train(run_config(settings), tmp_path / "run")
+    assert (result.best_epoch, len(result.history)) == (2, 3)
+    assert all(set(entry) == {"epoch", "loss"} for entry in result.history)
+    last = load_checkpoint(tmp_path / "run" / "checkpoints")
+    assert last is not None
+    model, _ = load_network(result.bundle)
+    for name, value in last.model.items():
+        assert torch.equal(model.state_dict()[name], value)
+    assert "no dev part was held back" in (result.bundle / "README.md").read_text()
+
+
+def test_a_share_of_the_training_sentences(reviews: Path) -> None:
+    settings = configure(reviews).as_dict()
+    whole = prepare_data(run_config(settings).data)
+    settings["data"]["train_share"] = 0.5
+    half = prepare_data(run_config(settings).data)
+    assert half.dev == whole.dev
+    assert set(half.train) < set(whole.train)
+    texts = ({e.text for e in part.train} for part in (half, whole))
+    few, many = map(len, texts)
+    assert few == round(0.5 * many)
 
 
 @pytest.mark.data

@@ -114,10 +114,13 @@ def _report(result: Any, *, as_json: bool) -> None:  # noqa: ANN401  (its type n
         fields = {"bundle": str(result.bundle), "best_epoch": result.best_epoch, **result.dev}
         typer.echo(dumps(fields | {"seconds": round(result.seconds, 1)}))
         return
-    typer.echo(
-        f"{result.bundle}: epoch {result.best_epoch + 1} of {len(result.history)}, dev accuracy "
-        f"{result.dev['dev_accuracy']:.4f}, macro-F1 {result.dev['dev_macro_f1']:.4f}"
-    )
+    told = f"{result.bundle}: epoch {result.best_epoch + 1} of {len(result.history)}"
+    if "dev_accuracy" in result.dev:
+        told += (
+            f", dev accuracy {result.dev['dev_accuracy']:.4f}, "
+            f"macro-F1 {result.dev['dev_macro_f1']:.4f}"
+        )
+    typer.echo(told)
 
 
 class _Progress:
@@ -150,3 +153,5 @@ class _Progress:
                 f"epoch {info.epoch + 1}: dev accuracy {info.dev.accuracy:.4f}, "
                 f"macro-F1 {info.dev.macro_f1:.4f}{mark}"
             )
+        elif info.ends_epoch:
+            self._bar.console.print(f"epoch {info.epoch + 1}: loss {info.loss:.4f}")

@@ -24,10 +24,21 @@ def render_card(
     name = str(facts["train"]).partition(":")[0]
     known = datasets().get(name)
     licence = known.licence if known else "that of your own data"
-    dev = "cut from the training data by sentence"
+    chosen = "the last one; no dev part was held back"
+    if facts["dev_examples"]:
+        chosen = f"{facts['dev_examples']} dev examples, cut from the training data by sentence"
     if facts["dev"]:
         dropped = facts["shared_sentences_dropped"]
-        dev = f"of {facts['dev']}; {dropped} sentences they share were dropped from training"
+        chosen = (
+            f"{facts['dev_examples']} dev examples of {facts['dev']}; {dropped} sentences they "
+            "share were dropped from training"
+        )
+    figures = f"| epoch | {best_epoch + 1} of {len(history)} |"
+    if "dev_accuracy" in best:
+        figures += (
+            f"\n| dev accuracy | {best['dev_accuracy']:.4f} |"
+            f"\n| dev macro-F1 | {best['dev_macro_f1']:.4f} |"
+        )
     settings = "\n".join(
         f"| `{key}` | {value} |" for key, value in asdict(run_config.model).items()
     )
@@ -41,12 +52,11 @@ about a given aspect of an English sentence.
 | trained on | {facts["train"]}, {facts["train_examples"]} examples |
 | licence of that data | {licence} |
 | word vectors | {facts["vectors"]}; {facts["words"]} words |
-| epoch chosen on | {facts["dev_examples"]} dev examples, {dev} |
-| dev accuracy | {best["dev_accuracy"]:.4f} (epoch {best_epoch + 1} of {len(history)}) |
-| dev macro-F1 | {best["dev_macro_f1"]:.4f} |
+| epoch chosen on | {chosen} |
+{figures}
 | seed | {run_config.train.seed} |
 
-The dev figures chose the epoch, so they flatter. `capsar evaluate` gives figures on data the model
+Dev figures chose the epoch, so they flatter. `capsar evaluate` gives figures on data the model
 has never met.
 
 ## Limits

@@ -37,7 +37,7 @@ class RunLog:
 
     def write(self, info: StepInfo) -> None:
         """Enter an epoch once it has ended."""
-        if self._events is not None and info.dev is not None:
+        if self._events is not None and info.ends_epoch:
             self._add(self._progress.history[-1])
             self._write_lines()
 

@@ -37,23 +37,26 @@ class StepInfo:
     """Mean over the examples of the batch, all processes together."""
     num_batches: int
     """Of the epoch."""
+    ends_epoch: bool = False
     dev: Figures | None = None
-    """After the last batch of an epoch."""
+    """After the last batch of an epoch, where there is a dev part."""
     is_best: bool = False
-    """Whether that is the best epoch so far."""
+    """Whether that is the best epoch so far; without a dev part, the last one is."""
 
 
 def train_steps(
     model: Capsar,
     optimizer: Optimizer,
     encoded: Sequence[EncodedExample],
-    evaluate_dev: Callable[[], Figures],
+    evaluate_dev: Callable[[], Figures] | None,
     *,
     train_config: TrainConfig,
     accelerator: Accelerator,
     progress: Progress,
 ) -> Iterator[StepInfo]:
     """Train until the dev figures stop improving, yielding after every step.
+
+    Without a dev part, train for `max_epochs`.
 
     `progress` is kept up to date before each yield: a checkpoint taken then, and this generator
     started anew with it, go on bit for bit as if nothing had happened.
@@ -78,9 +81,9 @@ def train_steps(
             progress.seconds += time.perf_counter() - start
             if progress.batch < len(batches):
                 yield StepInfo(progress.step, progress.epoch, loss, len(batches))
-        dev = evaluate_dev()
+        dev = evaluate_dev() if evaluate_dev else None
         is_best = _end_epoch(progress, dev, len(batches), train_config)
-        yield StepInfo(progress.step, progress.epoch - 1, loss, len(batches), dev, is_best)
+        yield StepInfo(progress.step, progress.epoch - 1, loss, len(batches), True, dev, is_best)
 
 
 def _step(
@@ -120,20 +123,17 @@ def _step(
 
 
 def _end_epoch(
-    progress: Progress, dev: Figures, num_batches: int, train_config: TrainConfig
+    progress: Progress, dev: Figures | None, num_batches: int, train_config: TrainConfig
 ) -> bool:
     """Enter an epoch's figures; tell whether it is the best so far, and whether it is the last."""
-    is_best = dev.macro_f1 > progress.best_score
+    is_best = dev is None or dev.macro_f1 > progress.best_score
     if is_best:
-        progress.best_epoch, progress.best_score = progress.epoch, dev.macro_f1
-    progress.history.append(
-        {
-            "epoch": progress.epoch,
-            "loss": progress.loss_sum / num_batches,
-            "dev_accuracy": dev.accuracy,
-            "dev_macro_f1": dev.macro_f1,
-        }
-    )
+        progress.best_epoch = progress.epoch
+        progress.best_score = dev.macro_f1 if dev else progress.best_score
+    entry = {"epoch": progress.epoch, "loss": progress.loss_sum / num_batches}
+    if dev:
+        entry |= {"dev_accuracy": dev.accuracy, "dev_macro_f1": dev.macro_f1}
+    progress.history.append(entry)
     waited = progress.epoch - progress.best_epoch
     progress.epoch += 1
     progress.batch, progress.loss_sum = 0, 0.0

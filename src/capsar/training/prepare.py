@@ -55,10 +55,15 @@ def prepare_data(data_config: DataConfig, *, seed: int = 0) -> Prepared:
         dev_part = judgeable(_read(data_config.dev, data_config, default_part="dev"))
         cleared = drop_shared(examples, (example.text for example in dev_part))
         train_part, dropped = list(cleared.kept), cleared.dropped
+    elif not data_config.dev_share:
+        train_part, dev_part = examples, []
     else:
         split = split_dev(examples, share=data_config.dev_share, seed=data_config.dev_seed)
         train_part, dev_part = list(split.train), list(split.dev)
-    if not train_part or not dev_part:
+    if data_config.train_share < 1:
+        rest = split_dev(train_part, share=data_config.train_share, seed=data_config.dev_seed + 1)
+        train_part = list(rest.dev)
+    if not train_part or (not dev_part and (data_config.dev or data_config.dev_share)):
         raise DataError(
             f"{data_config.train!r} has {len(train_part)} examples to train on and {len(dev_part)} "
             "to choose the epoch on; each needs an aspect in its text and a polarity of "

@@ -116,7 +116,7 @@ def train(
         model,
         optimizer,
         encode_examples(prepared.train, prepared.tokenizer),
-        evaluate_dev,
+        evaluate_dev if prepared.dev else None,
         train_config=run_config.train,
         accelerator=accelerator,
         progress=progress,
@@ -125,7 +125,7 @@ def train(
         if info.is_best:
             best = {name: value.clone() for name, value in trained_weights(model).items()}
         every = run_config.train.checkpoint_steps
-        if info.dev is not None or (every and info.step % every == 0):
+        if info.ends_epoch or (every and info.step % every == 0):
             take_checkpoint()
         log.write(info)
         if on_step and accelerator.is_main_process:
@@ -201,8 +201,9 @@ def _write(
     card = render_card(run_config, prepared.facts, progress.history, progress.best_epoch)
     contiguous = {name: value.cpu().contiguous() for name, value in weights.items()}
     model = Capsar.from_weights(run_config.model, contiguous)
-    threshold, span_f1 = choose_about_threshold(model, prepared.tokenizer, prepared.dev)
-    settings |= {"about_threshold": threshold, "dev_span_f1": span_f1}
+    if prepared.dev:
+        threshold, span_f1 = choose_about_threshold(model, prepared.tokenizer, prepared.dev)
+        settings |= {"about_threshold": threshold, "dev_span_f1": span_f1}
     files = {
         ENCODER: export_encoder(model),
         CAPSULES: export_capsules(model),

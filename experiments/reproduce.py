@@ -1,0 +1,61 @@
+"""Reproduce the paper: `python experiments/reproduce.py table1|…|all --jobs 2`.
+
+Runs what is missing, goes on with what was stopped, writes one JSON file a run, and renders
+`docs/results.md` from those files alone. See `experiments/README.md`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from runs import MAIN, SWEEPS, Run, planned
+
+NEEDS = {
+    "table1": (),
+    "table2": MAIN,
+    "table3": ("capsar",),
+    "table4": ("capsar",),
+    "arts": ("capsar",),
+    "figures": ("capsar", *SWEEPS),
+    "all": MAIN + SWEEPS,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("what", choices=[*NEEDS, "run"])
+    parser.add_argument("name", nargs="?", help="of one run, for `run`")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time, one thread each")
+    options = parser.parse_args()
+    if options.what == "run":
+        return _run_here(options.name)
+    missing = [run for run in planned(NEEDS[options.what]) if run.read() is None]
+    with ThreadPoolExecutor(options.jobs) as pool:
+        failed = [name for name in pool.map(_run_apart, missing) if name]
+    for name in failed:
+        print(f"failed: {name}", file=sys.stderr)
+    return int(bool(failed))
+
+
+def _run_apart(run: Run) -> str:
+    """Do one run in a process of its own, with one thread; return its name if it failed."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    command = [sys.executable, str(Path(__file__)), "run", run.name]
+    code = subprocess.run(command, env=environment, check=False).returncode
+    return run.name if code else ""
+
+
+def _run_here(name: str) -> int:
+    from perform import do_run
+
+    (run,) = (run for run in planned() if run.name == name)
+    return do_run(run)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
