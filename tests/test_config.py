@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from runs import MAIN, SWEEPS, planned
 
 from capsar.config import ModelConfig, TrainConfig, read_config, run_config
 from capsar.errors import ConfigError
+from runs import MAIN, SWEEPS, planned
 
 
 def test_a_configuration_is_read_and_given_back(tmp_path: Path) -> None:
