@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from capsar.bundle import Bundle
 
 CPU = ("CPUExecutionProvider",)
+_INPUTS = {
+    ENCODER: {"ids", "mask"},
+    CAPSULES: {
+        "states", "word_vectors", "mask", "words", "sentence", "first_words",
+        "want_about", "want_because",
+    },
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +72,6 @@ class Runtime:
         options.log_severity_level = 4  # failures are raised, and need not be printed as well
         self._encoder = _open(bundle, ENCODER, options, providers)
         self._capsules = _open(bundle, CAPSULES, options, providers)
-        self._only_asked_for = onnxruntime.RunOptions()
-        self._only_asked_for.only_execute_path_to_fetches = True
 
     def encode(self, ids: NDArray[np.int64], mask: NDArray[np.bool_]) -> Encoded:
         """Encode sentences of word ids (S, T); the states stay with the engine."""
@@ -97,12 +102,13 @@ class Runtime:
         """
         arrays = {"mask": encoded.mask, "words": encoded.words}
         arrays |= {"sentence": sentence, "first_words": first_words}
+        arrays |= {f"want_{name}": np.array(name in outputs) for name in ("about", "because")}
         feeds = {"states": encoded.states, "word_vectors": encoded.word_vectors}
         feeds |= {
             name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in arrays.items()
         }
         names = ["lengths", *outputs]
-        values = self._capsules.run_with_ort_values(names, feeds, self._only_asked_for)
+        values = self._capsules.run_with_ort_values(names, feeds)
         return Answers(**{name: value.numpy() for name, value in zip(names, values, strict=True)})
 
 
@@ -112,9 +118,16 @@ def _open(
     # From memory, not from the file: a graph then cannot reach for data outside itself.
     content = bundle.path(name).read_bytes()
     try:
-        return onnxruntime.InferenceSession(content, options, providers=list(providers))
+        session = onnxruntime.InferenceSession(content, options, providers=list(providers))
     except Exception as error:
         raise ArtifactError(
             f"{name} of the bundle {str(bundle.folder)!r} cannot be loaded: {error}. "
             "Export the model again."
         ) from error
+    found = {value.name for value in session.get_inputs()}
+    if found != _INPUTS[name]:
+        raise ArtifactError(
+            f"{name} of the bundle {str(bundle.folder)!r} takes {sorted(found)}, not "
+            f"{sorted(_INPUTS[name])}. Export the model again."
+        )
+    return session
