@@ -197,7 +197,11 @@ def _file(folder: Path, name: str, links_into: Path | None) -> Path:
     except OSError as error:
         raise ArtifactError(f"Cannot read {str(path)!r}: {error}. {_AGAIN}") from error
     if not is_file:
-        raise ArtifactError(f"{str(folder)!r} is not a bundle: it has no file {name!r}. {_AGAIN}")
+        if name == MANIFEST:
+            raise ArtifactError(f"{str(folder)!r} is not a bundle: it has no {name}. {_AGAIN}")
+        raise ArtifactError(
+            f"The {MANIFEST} of {str(folder)!r} lists {name!r}, which is not there. {_AGAIN}"
+        )
     if is_link and not (links_into and path.resolve().is_relative_to(links_into.resolve())):
         raise ArtifactError(f"{str(path)!r} is a link; a bundle holds its files itself. {_AGAIN}")
     return path
