@@ -32,7 +32,7 @@ def root() -> Path:
 
 @pytest.fixture(scope="session")
 def small_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A real bundle, of a model too small and too briefly trained to be of use. Do not change it."""
+    """A real bundle of a model too small and too briefly trained to be of use; never changed."""
     from reviews import write_reviews
 
     from capsar.config import run_config
