@@ -22,7 +22,7 @@ from capsar.bundle import (
 )
 from capsar.config import ModelConfig, from_dict
 from capsar.errors import ArtifactError, ConfigError
-from capsar.evaluation.evaluate import compute_predictions
+from capsar.evaluation.evaluate import compute_predictions, evaluate
 from capsar.evaluation.metrics import Figures, compute_figures
 from capsar.labels import CLASSES
 from capsar.model.network import Capsar
@@ -198,12 +198,22 @@ def _write(
         "trained_on": prepared.facts,
         "dev": progress.history[progress.best_epoch],
     }
-    card = render_card(run_config, prepared.facts, progress.history, progress.best_epoch)
     contiguous = {name: value.cpu().contiguous() for name, value in weights.items()}
     model = Capsar.from_weights(run_config.model, contiguous)
+    dev, span_f1 = None, None
     if prepared.dev:
+        dev = evaluate(NetworkPredictor(model, prepared.tokenizer), prepared.dev)
         threshold, span_f1 = choose_about_threshold(model, prepared.tokenizer, prepared.dev)
         settings |= {"about_threshold": threshold, "dev_span_f1": span_f1}
+        settings["dev_intervals"] = asdict(dev.intervals)
+    card = render_card(
+        run_config,
+        prepared.facts,
+        epoch=progress.best_epoch,
+        num_epochs=len(progress.history),
+        dev=dev,
+        span_f1=span_f1,
+    )
     files = {
         ENCODER: export_encoder(model),
         CAPSULES: export_capsules(model),
