@@ -210,7 +210,7 @@ def test_a_folder_wins_over_the_hub(
 @pytest.mark.parametrize(
     "model",
     ["absent", "runs/mine/bundle", "/absent/x", "./absent", "../a/b", "~/model", "a\\b", "", "\0",
-     "x" * 5000, "https://hub/a/b", "a/b\n", "über/modell", Path("capsar/small")],
+     "x" * 5000, "https://hub/a/b", "a/b\n", "ü/model", Path("capsar/small")],
     ids=lambda model: repr(model)[:20],
 )  # fmt: skip
 def test_what_is_no_hub_id_is_not_asked_of_a_hub(
