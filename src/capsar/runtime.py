@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,8 @@ _INPUTS = {
         "want_about", "want_because",
     },
 }  # fmt: skip
+_EXTERNAL_DATA = "session.model_external_initializers_file_folder_path"
+"""Where a graph may keep data outside itself: nowhere. The default is the working folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,7 @@ class Runtime:
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.log_severity_level = 4  # failures are raised, and need not be printed as well
+        options.add_session_config_entry(_EXTERNAL_DATA, os.devnull)
         self._encoder = _open(bundle, ENCODER, options, providers)
         self._capsules = _open(bundle, CAPSULES, options, providers)
 
@@ -115,7 +119,7 @@ class Runtime:
 def _open(
     bundle: Bundle, name: str, options: onnxruntime.SessionOptions, providers: Sequence[str]
 ) -> onnxruntime.InferenceSession:
-    # From memory, not from the file: a graph then cannot reach for data outside itself.
+    # From memory, not from the file: a graph then finds no data beside itself.
     content = bundle.path(name).read_bytes()
     try:
         session = onnxruntime.InferenceSession(content, options, providers=list(providers))
