@@ -11,7 +11,7 @@ import numpy as np
 from capsar.bundle import TOKENIZER
 from capsar.data.example import AspectSpan, find_spans
 from capsar.errors import ConfigError, DataError, VersionMismatchError
-from capsar.hub import find_bundle
+from capsar.hub import DEFAULT_MODEL, find_bundle
 from capsar.labels import CLASSES, Polarity
 from capsar.runtime import CPU, Answers, Runtime
 from capsar.schema import AspectSentiment
@@ -50,17 +50,18 @@ class Explanation:
 
 
 def load(
-    path: str | Path,
+    path: str | Path = DEFAULT_MODEL,
     *,
     threads: int = 1,
     providers: Sequence[str] = CPU,
     revision: str | None = None,
     local_files_only: bool = False,
 ) -> Analyzer:
-    """Load a trained model from its bundle.
+    """Load a trained model.
 
     Args:
-        path: The bundle's folder, or, where there is none of that name, a hub id `owner/name`.
+        path: The name of a model that ships with the package, a bundle's folder, or, where there is
+            none of that name, a hub id `owner/name`.
         threads: CPU threads of the engine.
         providers: Where it runs, as ONNX Runtime names them.
         revision: The branch, tag or commit of a hub model.
@@ -251,11 +252,11 @@ def find_aspects(
     *,
     threshold: float,
 ) -> list[AspectSentiment]:
-    """Return what the active capsules are about: runs of words that score at least `threshold`.
+    """Return what the active capsules are about: words that score at least `threshold`.
 
-    Every active capsule (or, if none is, the longest) claims the words it is about; a word that
-    several claim goes to the one for which length times score is largest. Neighbouring words of one
-    capsule are one aspect. Punctuation is never an aspect.
+    Every active capsule (or, if none is, the longest) claims the words it is about, and in any case
+    the one it is most about; a word that several claim goes to the one for which length times score
+    is largest. Neighbouring words of one capsule are one aspect. Punctuation is never an aspect.
 
     Args:
         text: The text.
@@ -264,22 +265,26 @@ def find_aspects(
         about: The score of each capsule and word (C, T or more).
         threshold: The least score of a word of an aspect.
     """
+    named = np.array([any(map(str.isalnum, text[start:end])) for start, end in words], dtype=bool)
+    if not named.any():
+        return []
     active = lengths > ACTIVE_LENGTH
     if not active.any():
         active = lengths == lengths.max()
-    scores = np.where(active[:, None], about[:, : len(words)] * lengths[:, None], -np.inf)  # (C, T)
-    claimed = np.where(about[:, : len(words)] >= threshold, scores, -np.inf)  # (C, T)
-    owner = np.where(np.isfinite(claimed).any(0), claimed.argmax(0), -1)  # (T)
+    able = np.where(named, about[:, : len(words)], -np.inf)  # (C, T)
+    wanted = (able >= threshold) | (able == able.max(1, keepdims=True))
+    claims = wanted & named & active[:, None]
+    scores = np.where(claims, able * lengths[:, None], -np.inf)  # (C, T)
+    owner = np.where(claims.any(0), scores.argmax(0), -1)  # (T)
     aspects: list[AspectSentiment] = []
     previous = -1
     for (start, end), capsule in zip(words, owner, strict=True):
-        named = capsule >= 0 and any(map(str.isalnum, text[start:end]))
-        if named and capsule == previous:
+        if capsule >= 0 and capsule == previous:
             start = aspects.pop().start  # noqa: PLW2901  (the aspect goes on)
-        if named:
+        if capsule >= 0:
             span = AspectSpan(start, end)
             aspects.append(_sentiment(text, span, lengths, CLASSES[int(capsule)]))
-        previous = int(capsule) if named else -1
+        previous = int(capsule)
     return aspects
 
 

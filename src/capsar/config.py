@@ -128,6 +128,8 @@ class DataConfig:
     """The name of a dataset in the catalog, or the path of a file."""
     dev: str = ""
     """A file of its own for choosing the epoch; if empty, a part of the training data is cut."""
+    without: str = ""
+    """A JSON file of hashes of sentences that are dropped first: those that test sets hold."""
     dev_share: float = 0.1
     """0 cuts none: all data is trained on for `max_epochs`, and the last weights are kept."""
     dev_seed: int = 0

@@ -1,7 +1,7 @@
-"""A model's name -> its verified bundle: a folder, or a model of the Hugging Face hub.
+"""A model's name -> its verified bundle: shipped, in a folder, or of the Hugging Face hub.
 
-A folder always wins, and then no network is touched. What a hub gives is verified against the
-bundle's manifest exactly as a folder is.
+A model that ships wins, then a folder, and then no network is touched. What a hub gives is verified
+against the bundle's manifest exactly as a folder is.
 """
 
 from __future__ import annotations
@@ -17,16 +17,24 @@ from capsar.errors import ArtifactError, ConfigError, MissingExtraError, Version
 if TYPE_CHECKING:
     from capsar.bundle import Bundle
 
+DEFAULT_MODEL = "fast"
+SHIPPED_MODELS = Path(__file__).parent / "models"
 _HUB_ID = re.compile(r"[a-zA-Z0-9][\w.-]*/[\w.-]+", re.ASCII)
+
+
+def shipped_models() -> list[str]:
+    """Return the names of the models inside this package."""
+    return sorted(path.parent.name for path in SHIPPED_MODELS.glob("*/manifest.json"))
 
 
 def find_bundle(
     model: str | Path, *, revision: str | None = None, local_files_only: bool = False
 ) -> Bundle:
-    """Find a model by its folder or its hub id, and verify it.
+    """Find a model by its name, its folder or its hub id, and verify it.
 
     Args:
-        model: A folder, or `owner/name` where there is no such folder.
+        model: The name of a model that ships, a folder, or `owner/name` where there is no such
+            folder.
         revision: The branch, tag or commit of a hub model; by default its main branch.
         local_files_only: Whether to use only what an earlier download left in the hub's cache.
 
@@ -35,7 +43,7 @@ def find_bundle(
         ConfigError: If a revision of a folder is asked for.
         MissingExtraError: If it is a hub id and `huggingface_hub` is not installed.
     """
-    folder = Path(model)
+    folder = SHIPPED_MODELS / model if model in shipped_models() else Path(model)
     try:
         is_folder, is_there = folder.is_dir(), folder.exists()
     except OSError as error:
@@ -46,8 +54,8 @@ def find_bundle(
         return open_bundle(folder)
     if is_there or not isinstance(model, str) or not _HUB_ID.fullmatch(model):
         raise ArtifactError(
-            f"{str(model)!r} is not a bundle: no such folder. Name a trained model's folder, or a "
-            "model of the hub as 'owner/name'."
+            f"{str(model)!r} is not a bundle: no such folder. Name a trained model's folder, a "
+            f"model that ships ({', '.join(shipped_models())}), or one of the hub as 'owner/name'."
         )
     snapshot = _download(model, revision, local_files_only=local_files_only)
     cached, cache = snapshot.parents[1], snapshot.parents[2]

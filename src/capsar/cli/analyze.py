@@ -24,7 +24,9 @@ def analyze_command(
         str, typer.Argument(metavar="TEXT|FILE|-", help="A text, a file of one text a line, or -.")
     ],
     *,
-    model: Annotated[str, typer.Option(help="A trained model's folder, or its hub id.")],
+    model: Annotated[
+        str, typer.Option(help="A shipped model's name, a trained model's folder, or a hub id.")
+    ] = "fast",
     aspect: Annotated[
         list[str] | None, typer.Option(help="What to ask about; may be given several times.")
     ] = None,
@@ -34,11 +36,11 @@ def analyze_command(
 ) -> None:
     """Tell what is felt, and about what.
 
-    `capsar analyze "The soup was cold but the staff were lovely." --model runs/mine/bundle`
+    `capsar analyze "Great food, terrible service." --aspect food --aspect service`
 
-    `capsar analyze reviews.txt --model runs/mine/bundle --json`
+    `capsar analyze reviews.txt --json`
 
-    `capsar analyze "The soup was cold." --aspect soup --model runs/mine/bundle`
+    `capsar analyze "Great food, terrible service." --model runs/mine/bundle`
     """
     from json import dumps
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from capsar.data.overlap import SentenceIndex, Sharing, content_words
-from capsar.errors import ConfigError
+from capsar.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     from capsar.data.example import Example
 
@@ -82,6 +84,37 @@ def drop_shared(examples: Iterable[Example], judged_on: Iterable[str]) -> Cleare
             kept.append(example)
     counts = Counter(sharing for sharing in found.values() if sharing is not None)
     return Cleared(tuple(kept), {sharing: counts[sharing] for sharing in Sharing})
+
+
+def sentence_hash(text: str) -> str:
+    """Return what names a sentence without giving it away: equal for sentences of equal words."""
+    key = _sentence_key(text).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(key).hexdigest()[:16]
+
+
+def drop_hashed(examples: Iterable[Example], path: Path) -> tuple[list[Example], int]:
+    """Drop the sentences whose hashes a JSON file lists; return the rest, and how many there were.
+
+    So training data can be cleared of what test sets hold without opening a test set.
+
+    Raises:
+        DataError: If the file is not such a list.
+    """
+    try:
+        hashes = json.loads(path.read_bytes())["hashes"]
+        unwanted = {str(value) for value in hashes}
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise DataError(
+            f"{str(path)!r} is not a JSON object with a list 'hashes' of sentences: {error!r}"
+        ) from error
+    found: dict[str, bool] = {}
+    kept = []
+    for example in examples:
+        if example.text not in found:
+            found[example.text] = sentence_hash(example.text) in unwanted
+        if not found[example.text]:
+            kept.append(example)
+    return kept, sum(found.values())
 
 
 def _sentence_key(text: str) -> str:

@@ -115,6 +115,7 @@ def _provenance(
             "epoch chosen on": chosen,
             "epoch": f"{epoch + 1} of {num_epochs}",
             "training sentences dropped because dev holds them": dropped,
+            "sentences dropped because a test set holds them": facts["test_sentences_dropped"],
             "seed": run_config.train.seed,
         },
     )

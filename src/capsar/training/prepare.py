@@ -13,7 +13,7 @@ import torch
 from capsar.data.catalog import TEST, datasets, find_file, identify, training_examples
 from capsar.data.formats.tables import Columns
 from capsar.data.readers import read_examples
-from capsar.data.splits import drop_shared, split_dev
+from capsar.data.splits import drop_hashed, drop_shared, split_dev
 from capsar.errors import ConfigError, DataError
 from capsar.evaluation.evaluate import judgeable
 from capsar.labels import CLASSES
@@ -52,9 +52,14 @@ def prepare_data(data_config: DataConfig, *, seed: int = 0) -> Prepared:
         DataError: If there is nothing to train on.
     """
     examples = judgeable(_read(data_config.train, data_config, default_part="train"))
+    unwanted = Path(data_config.without) if data_config.without else None
+    examples, held_by_test_sets = drop_hashed(examples, unwanted) if unwanted else (examples, 0)
     dropped: dict[Sharing, int] = {}
     if data_config.dev:
         dev_part = judgeable(_read(data_config.dev, data_config, default_part="dev"))
+        if unwanted:
+            dev_part, number = drop_hashed(dev_part, unwanted)
+            held_by_test_sets += number
         cleared = drop_shared(examples, (example.text for example in dev_part))
         train_part, dropped = list(cleared.kept), cleared.dropped
     elif not data_config.dev_share:
@@ -87,6 +92,7 @@ def prepare_data(data_config: DataConfig, *, seed: int = 0) -> Prepared:
         "dev": _shown(data_config.dev) if data_config.dev else "",
         "dev_examples": len(dev_part),
         "shared_sentences_dropped": sum(dropped.values()),
+        "test_sentences_dropped": held_by_test_sets,
         "shared_by_kind": {str(kind): count for kind, count in dropped.items()},
         "vectors": path.name if path else RANDOM,
         "vectors_licence": published_vectors.licence if published_vectors else "",
