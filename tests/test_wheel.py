@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import venv
@@ -35,5 +36,13 @@ def test_the_wheel_installs_and_answers(root: Path, tmp_path: Path) -> None:
         cwd=tmp_path,
     )
     assert "labels: 1 negative, 1 neutral, 2 positive" in done.stdout
+    done = subprocess.run(
+        [python.parent / "capsar", "analyze", "Great food!", "--aspect", "food", "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert json.loads(done.stdout)["aspects"][0]["polarity"] == "positive"
     done = subprocess.run([python, "-c", "import torch"], capture_output=True, check=False)
     assert done.returncode != 0

@@ -1,0 +1,102 @@
+"""Any text at all, in any number, from any number of threads: 200,000 strings, 100,000 answers."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hostile_text import HOSTILE
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from capsar import Analyzer, AspectSentiment, AspectSpan, CapsarError, load
+
+STRUNG, DRAWN, FUZZED = 160_000, 20_000, 20_000
+TEXTS_A_DRAW = 100
+
+
+@pytest.fixture(scope="module")
+def analyzer() -> Analyzer:
+    """The model that ships."""
+    return load()
+
+
+def check_places(text: str, answers: list[AspectSentiment]) -> None:
+    for answer in answers:
+        assert answer.text
+        assert text[answer.start : answer.end] == answer.text
+
+
+@pytest.mark.slow
+def test_strung_together_pieces_are_answered_in_place(analyzer: Analyzer) -> None:
+    generator = random.Random(0)
+    texts = [
+        "".join(generator.choices(HOSTILE, k=generator.randrange(16))) for _ in range(STRUNG - 7)
+    ]
+    texts += ["", " ", "\0" * 50, "x" * 1_000_000, "ab " * 350_000, "\r\n" * 500, "!" * 20_000]
+    answered = 0
+    for text, answers in zip(texts, analyzer.analyze_stream(texts), strict=True):
+        check_places(text, answers)
+        answered += 1
+    assert answered == STRUNG
+
+
+@pytest.mark.slow
+@settings(
+    max_examples=DRAWN // TEXTS_A_DRAW,
+    suppress_health_check=list(HealthCheck),
+    deadline=None,
+    database=None,
+)
+@given(data=st.data())
+def test_drawn_texts_are_answered_and_every_failure_is_ours(
+    analyzer: Analyzer, data: st.DataObject
+) -> None:
+    any_text = st.text(st.characters(codec=None, categories=None), max_size=20)
+    texts = data.draw(st.lists(any_text, min_size=TEXTS_A_DRAW, max_size=TEXTS_A_DRAW))
+    for text, answers in zip(texts, analyzer.analyze(texts), strict=True):
+        check_places(text, answers)
+    start, size = data.draw(st.integers(-2, 20)), data.draw(st.integers(-1, 5))
+    for text in texts[:20]:
+        with contextlib.suppress(CapsarError):  # nothing else
+            check_places(text, analyzer.classify([text], [AspectSpan(start, start + size)])[0])
+            check_places(text, analyzer.classify([text], [text[start : start + size]])[0])
+
+
+@pytest.mark.slow
+def test_fuzzed_texts_are_answered_in_place(tmp_path: Path) -> None:
+    harness = Path(__file__).parent / "fuzz" / "fuzz_analyze.py"
+    limits = [f"-runs={FUZZED}", "-max_len=400", "-rss_limit_mb=0"]
+    command = [sys.executable, str(harness), str(tmp_path), *limits]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert f"Done {FUZZED} runs" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_answers_of_sixteen_threads(analyzer: Analyzer) -> None:
+    generator = random.Random(1)
+    words = ["soup", "staff", "cold", "lovely", "the", "was", "not", "battery", "!", "😀"]
+    texts = [" ".join(generator.choices(words, k=generator.randint(1, 30))) for _ in range(2_500)]
+    pairs = [(text, text.split()[0]) for text in texts]
+    found, told = analyzer.analyze(texts), list(analyzer.classify_stream(pairs))
+
+    def work(number: int) -> int:
+        """Half of the jobs look for aspects, half are given them, each from another place on."""
+        turned = (number * 137) % len(texts)
+        order = [*range(turned, len(texts)), *range(turned)]
+        if number % 2:
+            answers = list(analyzer.classify_stream(pairs[i] for i in order))
+            assert answers == [told[i] for i in order]
+        else:
+            answers = analyzer.analyze([texts[i] for i in order])
+            assert answers == [found[i] for i in order]
+        return len(answers)
+
+    with ThreadPoolExecutor(16) as pool:
+        assert sum(pool.map(work, range(40))) == 100_000
