@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import platform
+import shutil
 import subprocess
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,9 @@ def _train(run: Run) -> TrainResult:
     commit = run.folder / "commit"
     if not commit.is_file():
         commit.write_text(commit_of_code() + "\n")
+    # A bundle of an earlier release is not judged: the code that judges it writes it anew, from the
+    # weights of the checkpoint.
+    shutil.rmtree(run.folder / "bundle", ignore_errors=True)
     return train(run.config(), run.folder)
 
 
