@@ -30,6 +30,25 @@ def root() -> Path:
     return ROOT
 
 
+@pytest.fixture(scope="session")
+def small_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A real bundle of a model too small and too briefly trained to be of use; never changed."""
+    from reviews import write_reviews
+
+    from capsar.config import run_config
+    from capsar.training.run import train
+
+    folder = tmp_path_factory.mktemp("small")
+    data = write_reviews(folder / "reviews.csv", 120)
+    sizes = {"units": 8, "primary_dim": 6, "intermediate_capsules": 4, "intermediate_dim": 8}
+    content = {
+        "data": {"train": str(data), "word_dim": 12},
+        "model": sizes | {"class_dim": 10},
+        "train": {"max_epochs": 1},
+    }
+    return train(run_config(content), folder / "run").bundle
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
     """A real file system of a given size, for tests that fill it; only root may mount one."""

@@ -4,12 +4,28 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.testing
 from reviews import write_reviews
+
+import capsar.cli as capsar_cli
+from capsar.bundle import (
+    CAPSULES,
+    CONFIG,
+    ENCODER,
+    FILES,
+    MANIFEST,
+    TOKENIZER,
+    WEIGHTS,
+    write_bundle,
+)
 
 
 def capsar(
@@ -34,6 +50,27 @@ def test_help_and_version() -> None:
     assert "data" in done.stdout
     assert capsar("--version").stdout.strip() == __version__
     assert "capsar data check reviews.csv" in capsar("data", "check", "--help").stdout
+
+
+def commands(group: Any, *names: str) -> Iterator[tuple[str, ...]]:
+    """The names of every command below a group of commands."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, *names, name)
+        else:
+            yield (*names, name)
+
+
+def test_the_help_of_every_command_shows_an_example() -> None:
+    app = typer.main.get_command(capsar_cli.app)
+    found = list(commands(app))
+    assert len(found) >= 7
+    runner = typer.testing.CliRunner(env={"COLUMNS": "100", "TERM": "dumb"})
+    for names in found:
+        done = runner.invoke(capsar_cli.app, [*names, "--help"])
+        assert done.exit_code == 0
+        lines = [line.strip(" │`") for line in done.output.splitlines()]
+        assert any(line.startswith(" ".join(("capsar", *names, ""))) for line in lines), names
 
 
 def test_the_list_says_where_to_get_what_is_missing(tmp_path: Path) -> None:
@@ -172,6 +209,86 @@ def test_texts_are_analyzed_for_people(trained: Path) -> None:
     assert "great" in page
 
 
+def test_a_model_is_inspected(small_bundle: Path) -> None:
+    done = capsar("inspect", small_bundle)
+    assert done.returncode == 0, done.stderr
+    assert "every file is as its manifest says" in done.stdout
+    for name in (*FILES, "together"):
+        assert (f"  {name} " in done.stdout) == (name != MANIFEST)
+    for pattern in (
+        r"^schema           1$",
+        r"^written by       capsar \d",
+        r"^classes          negative, neutral, positive$",
+        r"^network          cell gru, units 8, ",
+        r"^trained on       train reviews\.csv, train_examples \d+, words \d+$",
+        r"^vectors          random$",
+        r"^dev part         dev_examples \d+, shared_sentences_dropped 0$",
+        r"^dev figures      accuracy 0\.\d+ \(95 % interval 0\.\d+ to [01]\.\d+\), macro_f1 ",
+    ):
+        assert re.search(pattern, done.stdout, re.MULTILINE), (pattern, done.stdout)
+    document = json.loads(capsar("inspect", small_bundle, "--json").stdout)
+    assert document["schema_version"] == 1
+    assert document["files"][ENCODER] == (small_bundle / ENCODER).stat().st_size
+    assert document["config"]["model"]["units"] == 8
+
+
+def test_a_model_that_says_little_is_inspected(tmp_path: Path) -> None:
+    write_bundle(tmp_path / "b", {"model": 3}, {TOKENIZER: b"{}"})
+    done = capsar("inspect", tmp_path / "b")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "written by       capsar (unknown)"
+
+
+def test_graphs_are_written_anew(small_bundle: Path, tmp_path: Path) -> None:
+    """From a run's folder, or in place where graphs are missing: same weights, same bytes."""
+    done = capsar("export", small_bundle.parent, tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{tmp_path / 'out'}\n"
+    for path in small_bundle.iterdir():
+        assert (tmp_path / "out" / path.name).read_bytes() == path.read_bytes()
+    files = {name: (small_bundle / name).read_bytes() for name in (TOKENIZER, WEIGHTS)}
+    config = json.loads((small_bundle / CONFIG).read_text())
+    write_bundle(tmp_path / "old", config, files)
+    assert capsar("export", tmp_path / "old", tmp_path / "old").returncode == 0
+    for name in (ENCODER, CAPSULES):
+        assert (tmp_path / "old" / name).read_bytes() == (small_bundle / name).read_bytes()
+    asked = ("analyze", "Cold soup.", "--aspect", "soup", "--json", "--model")
+    assert capsar(*asked, tmp_path / "old").stdout == capsar(*asked, small_bundle).stdout
+
+
+def test_what_cannot_be_exported_is_told(small_bundle: Path, tmp_path: Path) -> None:
+    config = json.loads((small_bundle / CONFIG).read_text())
+    tokenizer = {TOKENIZER: (small_bundle / TOKENIZER).read_bytes()}
+    weights = (small_bundle / WEIGHTS).read_bytes()
+    for number, (settings, files, message) in enumerate(
+        [
+            (config, tokenizer, f"has no {WEIGHTS}"),
+            (config, tokenizer | {WEIGHTS: b"none"}, f"{WEIGHTS}' does not hold the weights"),
+            (config | {"model": {}}, tokenizer | {WEIGHTS: weights}, "does not hold the weights"),
+            ({}, tokenizer | {WEIGHTS: weights}, "needs a table of settings, got None"),
+        ]
+    ):
+        write_bundle(tmp_path / str(number), settings, files)
+        done = capsar("export", tmp_path / str(number), tmp_path / "out")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert message in done.stderr
+        assert "Traceback" not in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_exporting_without_torch_names_the_extra(small_bundle: Path, tmp_path: Path) -> None:
+    code = f"""
+import sys
+sys.modules["torch"] = None
+sys.argv = ["capsar", "export", {str(small_bundle)!r}, {str(tmp_path / "out")!r}]
+from capsar.cli import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "pip install 'capsar[train]'" in done.stderr
+
+
 def test_a_run_is_shown_for_people_and_goes_on(trained: Path) -> None:
     done = capsar(
         "train", "--data", "reviews.csv", "--out", "run", "--set", "train.max_epochs=2",
@@ -198,6 +315,10 @@ def test_a_run_is_shown_for_people_and_goes_on(trained: Path) -> None:
         (["analyze", "Cold soup.", "--model", "absent"], "is not a bundle"),
         (["analyze", "Cold tea.", "--aspect", "soup", "--model", "run/bundle"], "does not occur"),
         (["evaluate", "absent", "--data", "reviews.csv"], "is not a bundle"),
+        (["inspect", "absent"], "no such folder"),
+        (["inspect", "."], "has no manifest.json"),
+        (["export", "absent", "x"], "is not a bundle"),
+        (["export", "run", "."], "is not a bundle; name another"),
         (["train", "--data", "mams:test"], "only evaluation opens it"),
         (["train", "--data", "reviews.csv", "--out", "reviews.csv"], "as a run's folder"),
         (["train", "--data", "reviews.csv", "--out", "x", "--threads", "-1"], "--threads must be"),

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from capsar.bundle import TOKENIZER, open_bundle
+from capsar.bundle import TOKENIZER
 from capsar.data.example import AspectSpan, find_spans
 from capsar.errors import ConfigError, DataError, VersionMismatchError
 from capsar.evaluation.detection import OpenedSentence, active_capsules
+from capsar.hub import find_bundle
 from capsar.labels import CLASSES, Polarity
 from capsar.runtime import CPU, Answers, Runtime
 from capsar.schema import AspectSentiment
@@ -20,6 +20,7 @@ from capsar.text import SEGMENTATION, Span, WordTokenizer, segment, words_within
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -47,27 +48,48 @@ class Explanation:
     """Each word's share in the sentiment; the shares sum to its length."""
 
 
-def load(path: str | Path, *, threads: int = 1, providers: Sequence[str] = CPU) -> Analyzer:
+def load(
+    path: str | Path,
+    *,
+    threads: int = 1,
+    providers: Sequence[str] = CPU,
+    revision: str | None = None,
+    local_files_only: bool = False,
+) -> Analyzer:
     """Load a trained model from its bundle.
 
     Args:
-        path: The bundle's folder.
+        path: The bundle's folder, or, where there is none of that name, a hub id `owner/name`.
         threads: CPU threads of the engine.
         providers: Where it runs, as ONNX Runtime names them.
+        revision: The branch, tag or commit of a hub model.
+        local_files_only: Whether a hub model may come only from the hub's cache.
 
     Raises:
         ArtifactError: If the bundle is missing, damaged or of another version.
     """
-    return Analyzer(path, threads=threads, providers=providers)
+    return Analyzer(
+        path,
+        threads=threads,
+        providers=providers,
+        revision=revision,
+        local_files_only=local_files_only,
+    )
 
 
 class Analyzer:
     """Tells what is felt, and about what. Threads may share one; it keeps nothing between calls."""
 
     def __init__(
-        self, path: str | Path, *, threads: int = 1, providers: Sequence[str] = CPU
+        self,
+        path: str | Path,
+        *,
+        threads: int = 1,
+        providers: Sequence[str] = CPU,
+        revision: str | None = None,
+        local_files_only: bool = False,
     ) -> None:
-        bundle = open_bundle(Path(path))
+        bundle = find_bundle(path, revision=revision, local_files_only=local_files_only)
         segmentation = bundle.config.get("segmentation", SEGMENTATION)
         if segmentation != SEGMENTATION:
             raise VersionMismatchError(

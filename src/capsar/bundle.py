@@ -10,7 +10,8 @@
 | `README.md` | the model card |
 | `manifest.json` | sha256 and size of each of these |
 
-Nothing in it is code, and nothing is read before its checksum has been verified.
+Nothing in it is code, and nothing is read before its checksum has been verified. An older schema is
+brought to this release's, one version at a time; a newer one is refused.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from capsar.errors import ArtifactError, VersionMismatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
 SCHEMA_VERSION = 1
@@ -36,6 +37,15 @@ ENCODER = "encoder.onnx"
 CAPSULES = "capsules.onnx"
 CARD = "README.md"
 MANIFEST = "manifest.json"
+_AGAIN = "Get the bundle again."
+
+
+FILES = (MANIFEST, CONFIG, TOKENIZER, ENCODER, CAPSULES, WEIGHTS, CARD)
+"""Every file a bundle may hold: what is asked of a hub, and no more."""
+
+Config = dict[str, Any]
+_MIGRATIONS: dict[int, Callable[[Config], Config]] = {}
+"""For each older schema version n, the step that turns a configuration of n into one of n + 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +53,12 @@ class Bundle:
     """A verified bundle."""
 
     folder: Path
-    config: dict[str, Any]
-    files: frozenset[str]
-    """What the manifest lists, and nothing else, has been verified."""
+    config: Config
+    """What `config.json` says, brought to this release's schema."""
+    files: Mapping[str, int]
+    """The size of each file that the manifest lists. These, and nothing else, were verified."""
+    schema_version: int
+    """Of the files on disk."""
 
     def path(self, name: str) -> Path:
         """Return the path of one of the bundle's files.
@@ -54,7 +67,10 @@ class Bundle:
             ArtifactError: If the bundle has no such file.
         """
         if name not in self.files:
-            raise ArtifactError(f"The manifest of the bundle {str(self.folder)!r} has no {name}")
+            raise ArtifactError(
+                f"The manifest of the bundle {str(self.folder)!r} has no {name}. "
+                "Export the model again."
+            )
         return self.folder / name
 
 
@@ -98,56 +114,108 @@ def write_bundle(folder: Path, config: Mapping[str, Any], files: Mapping[str, by
         raise ArtifactError(f"Cannot write the bundle {str(folder)!r}: {error}") from error
 
 
-def open_bundle(folder: Path) -> Bundle:
+def open_bundle(folder: Path, *, links_into: Path | None = None) -> Bundle:
     """Verify every file of a bundle and read its configuration.
+
+    Args:
+        folder: The bundle.
+        links_into: The one folder that its files may be links into (a hub's cache); by default they
+            may not be links at all.
 
     Raises:
         ArtifactError: If a file is missing or is not what was written, naming it.
-        VersionMismatchError: If the bundle was written by a newer version.
+        VersionMismatchError: If another version wrote it, and this one cannot read it.
     """
-    manifest = _read_json(folder / MANIFEST)
-    files = manifest.get("files")
-    if not isinstance(files, dict) or not {CONFIG, TOKENIZER} <= set(files):
-        raise ArtifactError(f"{str(folder / MANIFEST)!r} does not list the files of a bundle")
-    for name, entry in files.items():
-        _verify(folder, name, entry)
-    config = _read_json(folder / CONFIG)
-    version = config.get("schema_version")
-    if version != SCHEMA_VERSION:
-        raise VersionMismatchError(
-            f"The bundle {str(folder)!r} has schema version {version!r}; this release reads "
-            f"{SCHEMA_VERSION}. Upgrade capsar, or export the model again."
-        )
-    return Bundle(folder, config, frozenset(files))
-
-
-def _verify(folder: Path, name: str, entry: object) -> None:
-    if name != os.path.basename(name) or name in ("", ".", "..", MANIFEST):  # noqa: PTH119
+    manifest = _read_json(_file(folder, MANIFEST, links_into))
+    entries = manifest.get("files")
+    if not isinstance(entries, dict) or not {CONFIG, TOKENIZER} <= set(entries):
         raise ArtifactError(
-            f"The manifest of {str(folder)!r} names {name!r}, which is no file of it"
+            f"{str(folder / MANIFEST)!r} does not list the files of a bundle. {_AGAIN}"
         )
-    expected = entry.get("sha256") if isinstance(entry, dict) else None
-    path = folder / name
+    # The configuration first: what a newer release wrote is told from what is damaged.
+    sizes = {CONFIG: _verify(folder, CONFIG, entries[CONFIG], links_into)}
+    written = _read_json(folder / CONFIG)
+    config = _migrate(folder, written)
+    for name, entry in entries.items():
+        sizes[name] = _verify(folder, name, entry, links_into)
+    return Bundle(folder, config, sizes, written["schema_version"])
+
+
+def _migrate(folder: Path, config: Config) -> Config:
+    """Bring a configuration to this release's schema, one version at a time."""
+    version = config.get("schema_version")
+    found = f"{CONFIG} of the bundle {str(folder)!r} has schema version {version!r}"
+    if type(version) is not int or version < 1:
+        raise VersionMismatchError(f"{found}, which no release has written. {_AGAIN}")
+    if version > SCHEMA_VERSION:
+        raise VersionMismatchError(
+            f"{found}; this release reads {SCHEMA_VERSION} at most. Upgrade capsar."
+        )
+    for step in range(version, SCHEMA_VERSION):
+        if step not in _MIGRATIONS:
+            raise VersionMismatchError(
+                f"{found}, which this release no longer reads. Export the model again with a "
+                "release that does, and then with this one."
+            )
+        try:
+            config = _MIGRATIONS[step](dict(config)) | {"schema_version": step + 1}
+        except (LookupError, TypeError, ValueError) as error:
+            raise ArtifactError(
+                f"{found}, but does not hold what that version holds ({error!r}). {_AGAIN}"
+            ) from error
+    return config
+
+
+def _verify(folder: Path, name: str, entry: object, links_into: Path | None) -> int:
+    """Check one file against its entry in the manifest, and return its size."""
+    expected = entry if isinstance(entry, dict) else {}
+    path = _file(folder, name, links_into)
     try:
-        if path.is_symlink():
-            raise ArtifactError(f"{str(path)!r} is a link; a bundle holds its files itself")
         with path.open("rb") as stream:
             found = hashlib.file_digest(stream, "sha256").hexdigest()
+            size = stream.tell()
     except OSError as error:
-        raise ArtifactError(f"Cannot read {name} of the bundle {str(folder)!r}: {error}") from error
-    if found != expected:
         raise ArtifactError(
-            f"{str(path)!r} is damaged: its sha256 is not the manifest's. Get the bundle again."
+            f"Cannot read {name} of the bundle {str(folder)!r}: {error}. {_AGAIN}"
+        ) from error
+    if (found, size) != (expected.get("sha256"), expected.get("bytes")):
+        raise ArtifactError(
+            f"{str(path)!r} is damaged: its sha256 or size is not the manifest's. {_AGAIN}"
         )
+    return size
+
+
+def _file(folder: Path, name: str, links_into: Path | None) -> Path:
+    """Return the path of a file that lies in the bundle itself, or where its links may lead."""
+    if name != os.path.basename(name) or name in ("", ".", ".."):  # noqa: PTH119
+        raise ArtifactError(
+            f"The {MANIFEST} of {str(folder)!r} names {name!r}, which is no file of it. {_AGAIN}"
+        )
+    path = folder / name
+    try:
+        is_file, is_link = path.is_file(), path.is_symlink()
+    except OSError as error:
+        raise ArtifactError(f"Cannot read {str(path)!r}: {error}. {_AGAIN}") from error
+    if not is_file:
+        if name == MANIFEST:
+            raise ArtifactError(f"{str(folder)!r} is not a bundle: it has no {name}. {_AGAIN}")
+        raise ArtifactError(
+            f"The {MANIFEST} of {str(folder)!r} lists {name!r}, which is not there. {_AGAIN}"
+        )
+    if is_link and not (links_into and path.resolve().is_relative_to(links_into.resolve())):
+        raise ArtifactError(f"{str(path)!r} is a link; a bundle holds its files itself. {_AGAIN}")
+    return path
 
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_bytes())
     except OSError as error:
-        raise ArtifactError(f"{str(path.parent)!r} is not a bundle: {error}") from error
+        raise ArtifactError(f"Cannot read {str(path)!r}: {error}. {_AGAIN}") from error
     except (ValueError, RecursionError) as error:
-        raise ArtifactError(f"{str(path)!r} is not JSON: {error}") from error
+        raise ArtifactError(f"{str(path)!r} is not JSON: {error}. {_AGAIN}") from error
     if not isinstance(content, dict):
-        raise ArtifactError(f"{str(path)!r} must hold an object, not {type(content).__name__}")
+        raise ArtifactError(
+            f"{str(path)!r} must hold an object, not {type(content).__name__}. {_AGAIN}"
+        )
     return content

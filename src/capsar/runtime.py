@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,15 @@ if TYPE_CHECKING:
     from capsar.bundle import Bundle
 
 CPU = ("CPUExecutionProvider",)
+_INPUTS = {
+    ENCODER: {"ids", "mask"},
+    CAPSULES: {
+        "states", "word_vectors", "mask", "words", "sentence", "first_words",
+        "want_about", "want_because",
+    },
+}  # fmt: skip
+_EXTERNAL_DATA = "session.model_external_initializers_file_folder_path"
+"""Where a graph may keep data outside itself: nowhere. The default is the working folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +73,9 @@ class Runtime:
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.log_severity_level = 4  # failures are raised, and need not be printed as well
+        options.add_session_config_entry(_EXTERNAL_DATA, os.devnull)
         self._encoder = _open(bundle, ENCODER, options, providers)
         self._capsules = _open(bundle, CAPSULES, options, providers)
-        self._only_asked_for = onnxruntime.RunOptions()
-        self._only_asked_for.only_execute_path_to_fetches = True
 
     def encode(self, ids: NDArray[np.int64], mask: NDArray[np.bool_]) -> Encoded:
         """Encode sentences of word ids (S, T); the states stay with the engine."""
@@ -97,24 +106,32 @@ class Runtime:
         """
         arrays = {"mask": encoded.mask, "words": encoded.words}
         arrays |= {"sentence": sentence, "first_words": first_words}
+        arrays |= {f"want_{name}": np.array(name in outputs) for name in ("about", "because")}
         feeds = {"states": encoded.states, "word_vectors": encoded.word_vectors}
         feeds |= {
             name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in arrays.items()
         }
         names = ["lengths", *outputs]
-        values = self._capsules.run_with_ort_values(names, feeds, self._only_asked_for)
+        values = self._capsules.run_with_ort_values(names, feeds)
         return Answers(**{name: value.numpy() for name, value in zip(names, values, strict=True)})
 
 
 def _open(
     bundle: Bundle, name: str, options: onnxruntime.SessionOptions, providers: Sequence[str]
 ) -> onnxruntime.InferenceSession:
-    # From memory, not from the file: a graph then cannot reach for data outside itself.
+    # From memory, not from the file: a graph then finds no data beside itself.
     content = bundle.path(name).read_bytes()
     try:
-        return onnxruntime.InferenceSession(content, options, providers=list(providers))
+        session = onnxruntime.InferenceSession(content, options, providers=list(providers))
     except Exception as error:
         raise ArtifactError(
             f"{name} of the bundle {str(bundle.folder)!r} cannot be loaded: {error}. "
             "Export the model again."
         ) from error
+    found = {value.name for value in session.get_inputs()}
+    if found != _INPUTS[name]:
+        raise ArtifactError(
+            f"{name} of the bundle {str(bundle.folder)!r} takes {sorted(found)}, not "
+            f"{sorted(_INPUTS[name])}. Export the model again."
+        )
+    return session

@@ -216,7 +216,9 @@ class WordTokenizer:
         try:
             tokenizer = Tokenizer.from_str(content)
         except Exception as error:  # the Rust side raises bare Exception for any malformed file
-            raise ArtifactError(f"{str(path)!r} is not a tokenizer.json: {error}") from error
+            raise ArtifactError(
+                f"{str(path)!r} is not a tokenizer.json: {error}. Export the model again."
+            ) from error
         return cls(tokenizer)
 
     def save(self, path: Path) -> None:

@@ -238,7 +238,7 @@ def test_a_dev_file_of_ones_own_is_never_trained_on(tmp_path: Path) -> None:
     assert prepared.facts["shared_sentences_dropped"] >= 3
     settings = {"data": {"train": str(data), "dev": str(dev), "word_dim": 8}, "model": dict(SIZES)}
     result = train(run_config(settings | {"train": {"max_epochs": 1}}), tmp_path / "run")
-    assert "dev examples of dev.csv;" in (result.bundle / "README.md").read_text()
+    assert "dev examples of dev.csv |" in (result.bundle / "README.md").read_text()
 
 
 def test_without_a_dev_part_all_is_trained_on_and_the_last_weights_kept(

@@ -15,6 +15,8 @@ from capsar import __version__
 from capsar.cli.analyze import analyze_command
 from capsar.cli.data import app as data_app
 from capsar.cli.evaluate import evaluate_command
+from capsar.cli.export import export_command
+from capsar.cli.inspect import inspect_command
 from capsar.cli.train import train_command
 from capsar.errors import CapsarError
 
@@ -30,6 +32,8 @@ app.add_typer(data_app, name="data")
 app.command("analyze")(analyze_command)
 app.command("train")(train_command)
 app.command("evaluate")(evaluate_command)
+app.command("inspect")(inspect_command)
+app.command("export")(export_command)
 
 
 def _print_version(wanted: bool) -> None:

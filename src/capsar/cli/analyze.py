@@ -24,7 +24,7 @@ def analyze_command(
         str, typer.Argument(metavar="TEXT|FILE|-", help="A text, a file of one text a line, or -.")
     ],
     *,
-    model: Annotated[Path, typer.Option(help="A trained model's folder.")],
+    model: Annotated[str, typer.Option(help="A trained model's folder, or its hub id.")],
     aspect: Annotated[
         list[str] | None, typer.Option(help="What to ask about; may be given several times.")
     ] = None,

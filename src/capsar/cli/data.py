@@ -28,6 +28,8 @@ def list_command(*, json: _Json = False) -> None:
 
     Files are looked for below the folder that CAPSAR_DATA names. With `--json`, every file's path,
     checksum and source are shown as well.
+
+    `capsar data list --json`
     """
     from dataclasses import asdict
     from json import dumps

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 
 def evaluate_command(  # noqa: PLR0913
-    bundle: Annotated[Path, typer.Argument(metavar="BUNDLE", help="A trained model's folder.")],
+    bundle: Annotated[
+        str, typer.Argument(metavar="BUNDLE", help="A trained model's folder, or its hub id.")
+    ],
     *,
     dataset: Annotated[str, typer.Option(help="Judge on the test part of a named dataset.")] = "",
     data: Annotated[Path | None, typer.Option(help="Judge on a file of your own.")] = None,

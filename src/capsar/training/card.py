@@ -1,71 +1,172 @@
-"""The model card of a bundle, written from the run itself."""
+"""The model card of a bundle, written from the run itself, in the form that hubs show."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
+from json import dumps
 from typing import TYPE_CHECKING, Any
 
-from capsar.data.catalog import datasets
-
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from capsar.config import RunConfig
+    from capsar.evaluation.evaluate import Evaluation
+
+RANDOM = "random"
+"""The name of vectors that were not pre-trained."""
+_HUB_LICENCES = {"Apache-2.0": "apache-2.0", "CC BY 4.0, (C) Bing Liu": "cc-by-4.0"}
+"""Licences of data under which a model may be passed on as it is, as hubs spell them."""
 
 
 def render_card(
     run_config: RunConfig,
     facts: Mapping[str, Any],
-    history: Sequence[Mapping[str, float]],
-    best_epoch: int,
+    *,
+    epoch: int,
+    num_epochs: int,
+    dev: Evaluation | None = None,
+    span_f1: float | None = None,
 ) -> str:
-    """Return the card: what it is, on what it was trained, how well it does, where it will not."""
-    best = history[best_epoch]
-    name = str(facts["train"]).partition(":")[0]
-    known = datasets().get(name)
-    licence = known.licence if known else "that of your own data"
-    chosen = "the last one; no dev part was held back"
-    if facts["dev_examples"]:
-        chosen = f"{facts['dev_examples']} dev examples, cut from the training data by sentence"
-    if facts["dev"]:
-        dropped = facts["shared_sentences_dropped"]
-        chosen = (
-            f"{facts['dev_examples']} dev examples of {facts['dev']}; {dropped} sentences they "
-            "share were dropped from training"
-        )
-    figures = f"| epoch | {best_epoch + 1} of {len(history)} |"
-    if "dev_accuracy" in best:
-        figures += (
-            f"\n| dev accuracy | {best['dev_accuracy']:.4f} |"
-            f"\n| dev macro-F1 | {best['dev_macro_f1']:.4f} |"
-        )
-    settings = "\n".join(
-        f"| `{key}` | {value} |" for key, value in asdict(run_config.model).items()
+    """Return the card: what it is, on what it was trained, how well it does, where it will not.
+
+    Args:
+        run_config: Of the run.
+        facts: What preparing the data found (`Prepared.facts`).
+        epoch: Whose weights were kept, from 0.
+        num_epochs: How many were trained.
+        dev: How the model does on the dev part, if one was held back.
+        span_f1: Of the aspects that it finds by itself there.
+    """
+    return "\n".join(
+        [
+            _front_matter(facts),
+            _TITLE,
+            _provenance(run_config, facts, epoch, num_epochs),
+            _figures(dev, span_f1),
+            _USE,
+            _limits(span_f1),
+            _settings(run_config),
+        ]
     )
-    return f"""# A CAPSAR model
+
+
+_TITLE = """# A CAPSAR model
 
 Aspect-based sentiment with a capsule network (arXiv 1912.10785): negative, neutral or positive,
-about a given aspect of an English sentence.
-
-| | |
-|---|---|
-| trained on | {facts["train"]}, {facts["train_examples"]} examples |
-| licence of that data | {licence} |
-| word vectors | {facts["vectors"]}; {facts["words"]} words |
-| epoch chosen on | {chosen} |
-{figures}
-| seed | {run_config.train.seed} |
-
-Dev figures chose the epoch, so they flatter. `capsar evaluate` gives figures on data the model
-has never met.
-
-## Limits
-
-Trained on one kind of text, it does worse on others. Capsule lengths are not probabilities.
-
-## The network
-
-| setting | value |
-|---|---|
-{settings}
+about a given aspect of an English sentence, or about the words that its capsules name.
 """
+
+_USE = """## Use
+
+```python
+import capsar
+
+analyzer = capsar.load("path/to/this/folder")
+text = "The soup was cold but the staff were lovely."
+print(analyzer.classify([text], [["soup", "staff"]]))  # what is felt about these
+print(analyzer.analyze([text]))                        # what is felt, and about what
+print(analyzer.explain(text).about)                    # word by word
+```
+
+`pip install capsar` is enough; torch is not needed. With `capsar[hub]`, `capsar.load("owner/name")`
+loads a model from a hub. Every file is verified against `manifest.json` first.
+"""
+
+
+def _front_matter(facts: Mapping[str, Any]) -> str:
+    """What hubs read, as YAML; its strings are written as JSON, which YAML includes."""
+    licence = _HUB_LICENCES.get(facts["licence"], "other")
+    lines = ["---", f"license: {licence}"]
+    if licence == "other":
+        lines.append("license_name: that-of-the-training-data")
+    lines += [
+        "language:\n- en",
+        "library_name: capsar",
+        "pipeline_tag: text-classification",
+        "tags:\n- aspect-based-sentiment-analysis\n- sentiment\n- capsule-network\n- onnx",
+    ]
+    if facts["dataset"]:
+        lines.append(f"datasets:\n- {dumps(facts['dataset'])}")
+    return "\n".join([*lines, "---", ""])
+
+
+def _provenance(
+    run_config: RunConfig, facts: Mapping[str, Any], epoch: int, num_epochs: int
+) -> str:
+    chosen = "the last one; no dev part was held back"
+    dropped = "0"
+    if facts["dev"]:
+        chosen = f"{facts['dev_examples']} dev examples of {facts['dev']}"
+        kinds = ", ".join(f"{count} {kind}" for kind, count in facts["shared_by_kind"].items())
+        dropped = f"{facts['shared_sentences_dropped']} ({kinds})"
+    elif facts["dev_examples"]:
+        chosen = f"{facts['dev_examples']} dev examples, cut from the training data by sentence"
+    owner = "that of its owner; the catalog does not know it"
+    vectors_licence = facts["vectors_licence"] or owner
+    if facts["vectors"] == RANDOM:
+        vectors_licence = "none needed"
+    return _table(
+        ("", ""),
+        {
+            "trained on": f"{facts['train']}, {facts['train_examples']} examples",
+            "licence of that data": facts["licence"] or owner,
+            "word vectors": f"{facts['vectors']}; {facts['words']} words",
+            "licence of the vectors": vectors_licence,
+            "epoch chosen on": chosen,
+            "epoch": f"{epoch + 1} of {num_epochs}",
+            "training sentences dropped because dev holds them": dropped,
+            "seed": run_config.train.seed,
+        },
+    )
+
+
+def _figures(dev: Evaluation | None, span_f1: float | None) -> str:
+    if dev is None:
+        return "## Figures\n\nNone: no dev part was held back. `capsar evaluate` gives them.\n"
+    figures, intervals = dev.figures, dev.intervals
+    rows = {
+        name: f"{getattr(figures, key):.4f} | {low:.4f} to {high:.4f}"
+        for name, key, (low, high) in (
+            ("dev accuracy", "accuracy", intervals.accuracy),
+            ("dev macro-F1", "macro_f1", intervals.macro_f1),
+        )
+    }
+    if span_f1 is not None:
+        rows["dev F1 of aspects it finds by itself, exact spans"] = f"{span_f1:.4f} |"
+    table = _table(("", "", "95 % interval"), rows, escape=False)
+    return f"""## Figures
+
+{table}
+One run with one seed on {figures.num_examples} examples. The intervals are those of other examples
+(bootstrap); another seed moves the figures as well. Dev figures chose the epoch, so they flatter:
+`capsar evaluate` gives figures on data the model has never met.
+"""
+
+
+def _limits(span_f1: float | None) -> str:
+    found = "was not measured" if span_f1 is None else f"has an F1 of {span_f1:.4f} on dev"
+    return f"""## Limits
+
+- English only, and one kind of text: it does worse on others than on what it was trained on.
+- Capsule lengths are scores from 0 to 1, not probabilities.
+- Finding aspects by opening capsules {found}; given aspects are told far better.
+- Irony, comparisons and what lies outside the sentence are not understood.
+- Do not decide about people by it alone.
+"""
+
+
+def _settings(run_config: RunConfig) -> str:
+    settings = {
+        f"`{section}.{key}`": value
+        for section, values in (("model", run_config.model), ("train", run_config.train))
+        for key, value in asdict(values).items()
+    }
+    return "## Settings\n\n" + _table(("setting", "value"), settings)
+
+
+def _table(heads: tuple[str, ...], rows: Mapping[str, object], *, escape: bool = True) -> str:
+    lines = [" | ".join(heads), "|".join("---" for _ in heads)]
+    for name, value in rows.items():
+        cell = " ".join(str(value).split())  # a file may have any name
+        lines.append(f"{name} | {cell.replace('|', chr(92) + '|') if escape else cell}")
+    return "".join(f"| {line} |\n" for line in lines)

@@ -19,11 +19,13 @@ from capsar.evaluation.evaluate import judgeable
 from capsar.labels import CLASSES
 from capsar.model.vectors import WordVectors, load_vectors, vector_words
 from capsar.text import WordTokenizer, build_vocabulary
+from capsar.training.card import RANDOM
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from capsar.config import DataConfig
+    from capsar.data.catalog import Dataset
     from capsar.data.example import Example
     from capsar.data.overlap import Sharing
 
@@ -75,13 +77,19 @@ def prepare_data(data_config: DataConfig, *, seed: int = 0) -> Prepared:
     tokenizer = WordTokenizer.build(build_vocabulary(texts, known))
     vectors = load_vectors(path, tokenizer.vocabulary()) if path else None
     table = _initial_vectors(tokenizer, vectors, word_dim=data_config.word_dim, seed=seed)
+    published = _published(data_config.train)
+    published_vectors = _published(data_config.vectors) if path else None
     facts = {
-        "vectors": path.name if path else "random",
         "train": _shown(data_config.train),
+        "dataset": published.name if published else "",
+        "licence": published.licence if published else "",
         "train_examples": len(train_part),
         "dev": _shown(data_config.dev) if data_config.dev else "",
         "dev_examples": len(dev_part),
         "shared_sentences_dropped": sum(dropped.values()),
+        "shared_by_kind": {str(kind): count for kind, count in dropped.items()},
+        "vectors": path.name if path else RANDOM,
+        "vectors_licence": published_vectors.licence if published_vectors else "",
         "words": len(tokenizer),
     }
     return Prepared(
@@ -136,6 +144,15 @@ def _vectors_path(source: str) -> Path:
 def _shown(source: str) -> str:
     """A dataset's name, or a file's without the folders of this machine."""
     return source if source.partition(":")[0] in datasets() else Path(source).name
+
+
+def _published(source: str) -> Dataset | None:
+    """The dataset of the catalog that a name or a file is, the file judged by its content."""
+    known = datasets().get(source.partition(":")[0])
+    if known is None:
+        found = identify(Path(source))
+        known = found[0] if found else None
+    return known
 
 
 def _initial_vectors(

@@ -8,12 +8,14 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors.torch import save
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 
 from capsar import __version__
 from capsar.bundle import (
     CAPSULES,
     CARD,
+    CONFIG,
     ENCODER,
     TOKENIZER,
     WEIGHTS,
@@ -23,7 +25,7 @@ from capsar.bundle import (
 from capsar.config import ModelConfig, from_dict
 from capsar.config import run_config as make_config
 from capsar.errors import ArtifactError, ConfigError
-from capsar.evaluation.evaluate import compute_predictions
+from capsar.evaluation.evaluate import compute_predictions, evaluate
 from capsar.evaluation.metrics import Figures, compute_figures
 from capsar.labels import CLASSES
 from capsar.model.network import Capsar
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from capsar.bundle import Bundle
     from capsar.config import RunConfig
 
 _LOG = logging.getLogger(__name__)
@@ -143,13 +146,45 @@ def train(
 
 
 def load_network(folder: Path) -> tuple[Capsar, WordTokenizer]:
-    """Load the network and the tokenizer of a bundle, for evaluating or training further."""
-    from safetensors.torch import load_file
+    """Load the network and the tokenizer of a bundle, for evaluating or training further.
 
+    Raises:
+        ArtifactError: If it is damaged, or holds no weights of the network it describes.
+    """
     bundle = open_bundle(folder)
-    model_config = from_dict(ModelConfig, bundle.config["model"])
-    model = Capsar.from_weights(model_config, load_file(bundle.path(WEIGHTS)))
-    return model.eval(), WordTokenizer.load(bundle.path(TOKENIZER))
+    return _network(bundle).eval(), WordTokenizer.load(bundle.path(TOKENIZER))
+
+
+def export_bundle(source: Path, out: Path) -> None:
+    """Write a bundle whose graphs are made anew, from the weights of one that is there.
+
+    Args:
+        source: A bundle, or the folder of a run that ended with one.
+        out: Where it will be; a bundle that is there, be it the source, is replaced in one step.
+
+    Raises:
+        ArtifactError: If the source is damaged or holds no weights, or `out` cannot be written.
+    """
+    inside = source / "bundle"
+    bundle = open_bundle(inside if inside.is_dir() else source)
+    model = _network(bundle)
+    files = {name: bundle.path(name).read_bytes() for name in bundle.files if name != CONFIG}
+    files |= {ENCODER: export_encoder(model), CAPSULES: export_capsules(model)}
+    settings = bundle.config | {"capsar_version": __version__}
+    write_bundle(out, settings, files)
+
+
+def _network(bundle: Bundle) -> Capsar:
+    """The network of a verified bundle."""
+    path = bundle.path(WEIGHTS)
+    try:
+        model_config = from_dict(ModelConfig, bundle.config.get("model"))
+        return Capsar.from_weights(model_config, load(path.read_bytes()))
+    except (SafetensorError, ArtifactError, ConfigError) as error:
+        raise ArtifactError(
+            f"{str(path)!r} does not hold the weights of the network in {CONFIG}: {error}. "
+            "Get the bundle again."
+        ) from error
 
 
 def trained_weights(model: Capsar) -> dict[str, Tensor]:
@@ -178,7 +213,9 @@ def _resume(
 
 def _completed(run: dict[str, Any]) -> dict[str, Any]:
     """Add the settings that came later, at their defaults, to a run that an older release began."""
-    sections = {name: run[name] for name in ("data", "model", "train") if name in run}
+    sections: dict[str, Any] = {
+        name: run[name] for name in ("data", "model", "train") if name in run
+    }
     try:
         return run | make_config(sections).as_dict()
     except ConfigError:  # it has settings that are gone
@@ -208,12 +245,22 @@ def _write(
         "trained_on": prepared.facts,
         "dev": progress.history[progress.best_epoch],
     }
-    card = render_card(run_config, prepared.facts, progress.history, progress.best_epoch)
     contiguous = {name: value.cpu().contiguous() for name, value in weights.items()}
     model = Capsar.from_weights(run_config.model, contiguous)
+    dev, span_f1 = None, None
     if prepared.dev:
+        dev = evaluate(NetworkPredictor(model, prepared.tokenizer), prepared.dev)
         threshold, span_f1 = choose_about_threshold(model, prepared.tokenizer, prepared.dev)
         settings |= {"about_threshold": threshold, "dev_span_f1": span_f1}
+        settings["dev_intervals"] = asdict(dev.intervals)
+    card = render_card(
+        run_config,
+        prepared.facts,
+        epoch=progress.best_epoch,
+        num_epochs=len(progress.history),
+        dev=dev,
+        span_f1=span_f1,
+    )
     files = {
         ENCODER: export_encoder(model),
         CAPSULES: export_capsules(model),

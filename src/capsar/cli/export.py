@@ -1,0 +1,33 @@
+"""`capsar export`."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003  (typer reads the annotations)
+from typing import Annotated
+
+import typer
+
+
+def export_command(
+    bundle: Annotated[
+        Path, typer.Argument(metavar="BUNDLE", help="A trained model's folder, or a run's.")
+    ],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write.")],
+) -> None:
+    """Write a model's graphs anew from its weights, as this release writes them.
+
+    After an upgrade of capsar, or where a graph cannot be loaded. OUT may be the same folder: it is
+    replaced in one step.
+
+    `capsar export runs/mine runs/mine-upgraded`
+
+    `capsar export old/bundle old/bundle`
+    """
+    from capsar.errors import MissingExtraError
+
+    try:
+        from capsar.training.run import export_bundle
+    except ImportError as error:
+        raise MissingExtraError("train", "Exporting") from error
+    export_bundle(bundle, out)
+    typer.echo(str(out))

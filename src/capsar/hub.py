@@ -1,0 +1,103 @@
+"""A model's name -> its verified bundle: a folder, or a model of the Hugging Face hub.
+
+A folder always wins, and then no network is touched. What a hub gives is verified against the
+bundle's manifest exactly as a folder is.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from capsar import __version__
+from capsar.bundle import FILES, open_bundle
+from capsar.errors import ArtifactError, ConfigError, MissingExtraError, VersionMismatchError
+
+if TYPE_CHECKING:
+    from capsar.bundle import Bundle
+
+_HUB_ID = re.compile(r"[a-zA-Z0-9][\w.-]*/[\w.-]+", re.ASCII)
+
+
+def find_bundle(
+    model: str | Path, *, revision: str | None = None, local_files_only: bool = False
+) -> Bundle:
+    """Find a model by its folder or its hub id, and verify it.
+
+    Args:
+        model: A folder, or `owner/name` where there is no such folder.
+        revision: The branch, tag or commit of a hub model; by default its main branch.
+        local_files_only: Whether to use only what an earlier download left in the hub's cache.
+
+    Raises:
+        ArtifactError: If there is no such model, or it is damaged or of another version.
+        ConfigError: If a revision of a folder is asked for.
+        MissingExtraError: If it is a hub id and `huggingface_hub` is not installed.
+    """
+    folder = Path(model)
+    try:
+        is_folder, is_there = folder.is_dir(), folder.exists()
+    except OSError as error:
+        raise ArtifactError(f"{str(model)!r} is not a bundle: {error}") from error
+    if is_folder:
+        if revision is not None:
+            raise ConfigError(f"{str(model)!r} is a folder, which has no revision {revision!r}")
+        return open_bundle(folder)
+    if is_there or not isinstance(model, str) or not _HUB_ID.fullmatch(model):
+        raise ArtifactError(
+            f"{str(model)!r} is not a bundle: no such folder. Name a trained model's folder, or a "
+            "model of the hub as 'owner/name'."
+        )
+    snapshot = _download(model, revision, local_files_only=local_files_only)
+    cached, cache = snapshot.parents[1], snapshot.parents[2]
+    try:
+        # The cache holds each content once, and snapshots that are links to it.
+        return open_bundle(snapshot, links_into=cache)
+    except VersionMismatchError:
+        raise
+    except ArtifactError as error:
+        raise ArtifactError(
+            f"{error} It came from the hub model {model!r}: remove {str(cached)!r} to download it "
+            "anew; if it is still refused, ask the model's owner."
+        ) from error
+
+
+def _download(model: str, revision: str | None, *, local_files_only: bool) -> Path:
+    """Bring the files that a bundle may hold, and no other, into the hub's cache."""
+    nowhere = f"There is no folder {model!r}"
+    try:
+        from huggingface_hub import errors, snapshot_download
+    except ImportError as error:
+        raise MissingExtraError("hub", f"{nowhere}; loading it from a hub") from error
+    at = "" if revision is None else f" at revision {revision!r}"
+    try:
+        snapshot = snapshot_download(
+            model,
+            revision=revision,
+            local_files_only=local_files_only,
+            allow_patterns=list(FILES),
+            library_name="capsar",
+            library_version=__version__,
+        )
+    except errors.RevisionNotFoundError as error:
+        raise ArtifactError(
+            f"The hub model {model!r} has no revision {revision!r}. Name a branch, tag or commit "
+            "of it."
+        ) from error
+    except errors.RepositoryNotFoundError as error:
+        raise ArtifactError(
+            f"{nowhere}, and the hub shows no such model. Check the name; for a private model, log "
+            "in with `hf auth login`."
+        ) from error
+    except errors.LocalEntryNotFoundError as error:
+        why = "only local files may be used" if local_files_only else "the hub cannot be reached"
+        raise ArtifactError(
+            f"{nowhere}, {why}, and the hub's cache does not hold all of the model{at}. Load it "
+            "once with a connection, or name a folder."
+        ) from error
+    except Exception as error:
+        raise ArtifactError(
+            f"Cannot get {model!r}{at} from the hub: {error}. Try again, or name a folder."
+        ) from error
+    return Path(snapshot)

@@ -1,0 +1,119 @@
+"""With sockets forbidden, by Python and by the kernel, everything people use works."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from reviews import write_reviews
+
+SITE = """
+import ctypes, errno, platform, socket, struct, sys
+
+LOCAL = {socket.AF_UNIX} if hasattr(socket, "AF_UNIX") else set()
+
+def forbid(event, arguments):
+    made = event == "socket.__new__" and arguments[1] not in LOCAL
+    if made or event in ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname"):
+        raise RuntimeError(f"forbidden: {event}")
+
+sys.addaudithook(forbid)
+
+# The kernel forbids the same to libraries that are not Python: socket() of any family but AF_UNIX
+# fails with EPERM. Instructions: (code, jump if true, jump if false, constant).
+number = {"x86_64": 41, "aarch64": 198}.get(platform.machine())
+if sys.platform == "linux" and number:
+    load, equal, give = 0x20, 0x15, 0x06
+    program = [
+        (load, 0, 0, 0),  # the call's number
+        (equal, 0, 3, number),
+        (load, 0, 0, 16),  # its first argument, the family
+        (equal, 1, 0, socket.AF_UNIX),
+        (give, 0, 0, 0x00050000 | errno.EPERM),
+        (give, 0, 0, 0x7FFF0000),
+    ]
+    code = b"".join(struct.pack("HBBI", *step) for step in program)
+    buffer = ctypes.create_string_buffer(code)
+    described = struct.pack("HxxxxxxP", len(program), ctypes.addressof(buffer))
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.prctl(38, 1, 0, 0, 0) == 0
+    assert libc.prctl(22, 2, described, 0, 0) == 0, ctypes.get_errno()
+"""
+
+
+@pytest.fixture
+def offline(tmp_path: Path) -> dict[str, str]:
+    """The environment of a process in which no socket can be made."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(SITE)
+    paths = [str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "COLUMNS": "100"}
+
+
+def run(environment: dict[str, str], *arguments: object) -> str:
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+def test_sockets_are_forbidden(offline: dict[str, str]) -> None:
+    """Or the other tests would show nothing."""
+    code = """
+import ctypes, socket
+for family in (socket.AF_INET, socket.AF_INET6):
+    try:
+        socket.socket(family)
+    except RuntimeError as error:
+        print(error)
+    print(ctypes.CDLL(None).socket(int(family), 1, 0) < 0)
+try:
+    socket.create_connection(("localhost", 9))
+except RuntimeError as error:
+    print(error)
+socket.socketpair()
+"""
+    told = run(offline, "-c", code).splitlines()
+    refused = ["forbidden: socket.__new__", "True"]
+    assert told == [*refused, *refused, "forbidden: socket.getaddrinfo"]
+
+
+def test_the_command_line_needs_no_socket(
+    offline: dict[str, str], small_bundle: Path, tmp_path: Path
+) -> None:
+    data = write_reviews(tmp_path / "held-out.csv", 30, seed=4)
+    text = "The soup was cold but the staff were lovely."
+    told = run(offline, "-m", "capsar", "analyze", text, "--model", small_bundle)
+    assert "positive" in told
+    told = run(
+        offline, "-m", "capsar", "analyze", text, "--aspect", "soup", "--json",
+        "--model", small_bundle, "--html", tmp_path / "page.html",
+    )  # fmt: skip
+    assert json.loads(told)["aspects"][0]["text"] == "soup"
+    assert "every file" in run(offline, "-m", "capsar", "inspect", small_bundle)
+    assert "30 examples" in run(offline, "-m", "capsar", "evaluate", small_bundle, "--data", data)
+    assert "30 examples" in run(offline, "-m", "capsar", "data", "check", data)
+    assert "out" in run(offline, "-m", "capsar", "export", small_bundle, tmp_path / "out")
+
+
+def test_the_python_side_needs_no_socket(offline: dict[str, str], small_bundle: Path) -> None:
+    code = f"""
+import capsar
+analyzer = capsar.load({str(small_bundle)!r}, threads=2)
+text = "The soup was awful."
+print(len(analyzer.classify([text], [["soup", capsar.AspectSpan(4, 8)]])[0]))
+print(len(analyzer.analyze([text] * 3)), len(list(analyzer.analyze_stream(iter([text])))))
+print(len(analyzer.explain(text, "soup").words))
+"""
+    told = run(offline, "-c", code)
+    assert told.split() == ["2", "3", "1", "5"]
