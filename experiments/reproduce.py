@@ -44,8 +44,11 @@ def main() -> int:
             failed += [name] if name else []
             refresh()
     if options.what in ("figures", "all"):
-        from figures import draw_all
+        from figures import HEATMAPS, draw_all, open_sentences
 
+        bundle = next(run.folder for run in planned(("capsar",)) if run.seed == 0) / "bundle"
+        if bundle.is_dir() and not HEATMAPS.is_file():
+            open_sentences(bundle)
         draw_all()
         refresh()
     for name in failed:
