@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import fcntl
+import os
+import platform
+import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from capsar import train
-from runs import ROOT, Run
+from judge import judge_bundle
+from runs import ROOT, Run, write_json
 
 if TYPE_CHECKING:
     from capsar.training.run import TrainResult
@@ -24,15 +29,66 @@ def do_run(run: Run) -> int:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             return 0
-        _train(run)
+        result = _train(run)
+        write_json(run.result, _describe(run, result) | judge_bundle(run, result.bundle))
     return 0
 
 
 def _train(run: Run) -> TrainResult:
     commit = run.folder / "commit"
     if not commit.is_file():
-        command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=40"]
-        commit.write_text(
-            subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        )
+        commit.write_text(commit_of_code() + "\n")
+    # A bundle of an earlier release is not judged: the code that judges it writes it anew, from the
+    # weights of the checkpoint.
+    shutil.rmtree(run.folder / "bundle", ignore_errors=True)
     return train(run.config(), run.folder)
+
+
+def _describe(run: Run, result: TrainResult) -> dict[str, Any]:
+    """What is needed to judge and repeat the figures."""
+    has_dev = "dev_accuracy" in result.dev
+    return {
+        "name": run.name,
+        "command": f"python experiments/reproduce.py run {run.name}",
+        "row": run.row,
+        "source": run.source,
+        "point": run.point,
+        "encoder": "bigru",
+        "dataset": run.dataset,
+        "protocol": run.protocol,
+        "seed": run.seed,
+        "config_hash": run.config_hash,
+        "config": run.shown_config(),
+        "vectors": run.vectors,
+        "commit": (run.folder / "commit").read_text().strip(),
+        "judged_at": commit_of_code(),
+        "versions": {"python": platform.python_version()}
+        | {name: version(name) for name in ("torch", "onnxruntime", "numpy", "accelerate")},
+        "machine": machine_class(),
+        "seconds": round(result.seconds, 1),
+        "best_epoch": result.best_epoch,
+        "dev": _rounded(result.dev) if has_dev else None,
+        "history": [_rounded(entry) for entry in result.history],
+    }
+
+
+def machine_class() -> str:
+    """Say what kind of machine this is, and no more."""
+    return f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}; one thread"
+
+
+def commit_of_code() -> str:
+    """Return the commit, marked if the code that makes figures differs from it."""
+    git = ["git", "-C", str(ROOT)]
+    commit = subprocess.run(
+        [*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    changed = subprocess.run(
+        [*git, "status", "--porcelain", "--", "src", "experiments/*.py", "experiments/configs"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    return commit + ("-dirty" if changed else "")
+
+
+def _rounded(entry: dict[str, float]) -> dict[str, float]:
+    return {name: round(value, 6) for name, value in entry.items()}

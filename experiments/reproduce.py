@@ -13,7 +13,9 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from runs import MAIN, SWEEPS, Run, planned
+from render import RESULTS_PAGE, render
+from runs import MAIN, SWEEPS, Run, finished, planned, write_json, write_text
+from summarize import SUMMARY, summarize_committed
 
 NEEDS = {
     "table1": (),
@@ -35,11 +37,31 @@ def main() -> int:
     if options.what == "run":
         return _run_here(options.name)
     missing = [run for run in planned(NEEDS[options.what]) if run.read() is None]
+    failed = []
+    refresh()
     with ThreadPoolExecutor(options.jobs) as pool:
-        failed = [name for name in pool.map(_run_apart, missing) if name]
+        for name in pool.map(_run_apart, missing):
+            failed += [name] if name else []
+            refresh()
+    if options.what in ("figures", "all"):
+        from figures import HEATMAPS, draw_all, open_sentences
+
+        bundle = next(run.folder for run in planned(("capsar",)) if run.seed == 0) / "bundle"
+        if bundle.is_dir() and not HEATMAPS.is_file():
+            open_sentences(bundle)
+        draw_all()
+        refresh()
     for name in failed:
         print(f"failed: {name}", file=sys.stderr)
     return int(bool(failed))
+
+
+def refresh() -> None:
+    """Write the summary and the page anew from the run files at hand."""
+    summary = summarize_committed()
+    write_json(SUMMARY, summary)
+    drawn = {path.stem for path in (RESULTS_PAGE.parent / "figures").glob("*.svg")}
+    write_text(RESULTS_PAGE, render(summary, finished(), drawn))
 
 
 def _run_apart(run: Run) -> str:

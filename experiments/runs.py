@@ -1,4 +1,4 @@
-"""The runs behind every table: which there are, training one of them, and where its files are.
+"""The runs behind every table: which there are, and where the files of each are.
 
 A run is one row of a table, one dataset and one seed. Its folder below `runs/` holds checkpoints
 and the bundle; its figures are one JSON file below `experiments/results/runs/`.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,8 +74,31 @@ class Run:
         """Where its figures are."""
         return RESULTS / f"{self.name}.json"
 
+    @property
+    def vectors(self) -> str:
+        """The name of its word vectors."""
+        if not self.vector_share:
+            return "random"
+        (name,) = (value for _, name, value in self.settings if name == "vectors")
+        return str(name) if self.vector_share == 1 else f"{name}-{self.vector_share:g}"
+
     def config(self) -> RunConfig:
         """Return the configuration it is trained with."""
+        content = self._content()
+        if 0 < self.vector_share < 1:
+            thinned = thin_vectors(content["data"]["vectors"], self.vector_share)
+            content["data"]["vectors"] = str(thinned)
+        return run_config(content)
+
+    def shown_config(self) -> dict[str, Any]:
+        """Return the same as JSON holds it, vectors by name: no file is needed, no path told."""
+        content = self._content()
+        if 0 < self.vector_share < 1:
+            content["data"]["vectors"] = self.vectors
+        shown: dict[str, Any] = json.loads(json.dumps(run_config(content).as_dict()))
+        return shown
+
+    def _content(self) -> dict[str, dict[str, Any]]:
         content: dict[str, dict[str, Any]] = {"data": {}, "model": {}, "train": {}}
         for section, name, value in self.settings:
             content[section][name] = value
@@ -82,10 +106,7 @@ class Run:
         content["train"]["seed"] = self.seed
         if not self.vector_share:
             content["data"] |= {"vectors": "", "word_dim": 300}
-        elif self.vector_share < 1:
-            thinned = thin_vectors(content["data"]["vectors"], self.vector_share)
-            content["data"]["vectors"] = str(thinned)
-        return run_config(content)
+        return content
 
     def read(self) -> dict[str, Any] | None:
         """Return its figures, unless they are missing or of another configuration."""
@@ -93,6 +114,24 @@ class Run:
             return None
         content: dict[str, Any] = json.loads(self.result.read_text(encoding="utf-8"))
         return content if content["config_hash"] == self.config_hash else None
+
+
+def finished(sources: tuple[str, ...] = MAIN + SWEEPS) -> list[dict[str, Any]]:
+    """Return the figures of every planned run that has any, in the order of the plan."""
+    return [content for run in planned(sources) if (content := run.read()) is not None]
+
+
+def write_json(path: Path, content: object) -> None:
+    """Write a JSON file whole or not at all."""
+    write_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+
+def write_text(path: Path, content: str) -> None:
+    """Write a file whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(f".{path.name}-{os.getpid()}")
+    scratch.write_text(content, encoding="utf-8")
+    scratch.replace(path)
 
 
 def planned(sources: tuple[str, ...] = MAIN + SWEEPS) -> list[Run]:

@@ -223,3 +223,15 @@ print(capsar.load({str(bundle)!r}).classify(["The soup was awful."], ["soup"])[0
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() in ("negative", "neutral", "positive")
+
+
+def test_opened_sentences_are_explained_ones(analyzer: Analyzer) -> None:
+    texts = ["The soup was great.", "", *HOSTILE, "I found the pool rather cold, but the staff ok."]
+    opened = analyzer.open_sentences(texts)
+    assert len(opened) == len(texts)
+    for text, found in zip(texts, opened, strict=True):
+        alone = analyzer.explain(text)
+        assert found.scores.shape == (len(CLASSES), len(segment(text)))
+        assert found.lengths == pytest.approx(list(alone.lengths.values()), abs=1e-5)
+        expected = np.array(list(alone.about.values())).reshape(found.scores.shape)
+        assert found.scores == pytest.approx(expected, abs=1e-5)

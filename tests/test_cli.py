@@ -157,6 +157,24 @@ def test_a_trained_model_is_evaluated(trained: Path) -> None:
     assert sum(map(sum, document["figures"]["confusion"])) == 60
 
 
+@pytest.mark.data
+@pytest.mark.parametrize("dataset", ["semeval14-restaurants", "semeval14-laptops"])
+def test_robustness_of_any_model(trained: Path, shared: Path, dataset: str) -> None:
+    arguments = ("evaluate", "run/bundle", "--dataset", dataset, "--robustness")
+    done = capsar(*arguments, cwd=trained, data=shared)
+    assert done.returncode == 0, done.stderr
+    table = done.stdout.partition("ARTS")[2]
+    names = [line.split()[0] for line in table.splitlines()[1:]]
+    assert names == ["original", "adv1", "adv2", "adv3", "ars", "mixed"]
+    done = capsar(*arguments, "--json", cwd=trained, data=shared)
+    document = json.loads(done.stdout)
+    original = document["robustness"]["variants"]["original"]
+    assert original["num_examples"] == document["figures"]["num_examples"]
+    assert original["accuracy"] == pytest.approx(document["figures"]["accuracy"], abs=0.01)
+    assert document["robustness"]["ars"] <= original["accuracy"]
+    assert 0 < document["mixed_polarity"]["num_examples"] < original["num_examples"]
+
+
 def test_texts_are_analyzed_for_machines(trained: Path) -> None:
     (trained / "texts.txt").write_text("The soup was great.\n\nAwful staff!\n", encoding="utf-8")
     done = capsar("analyze", "texts.txt", "--model", "run/bundle", "--json", cwd=trained)
@@ -290,6 +308,10 @@ def test_a_run_is_shown_for_people_and_goes_on(trained: Path) -> None:
         (["train", "--data", "absent.csv"], "cannot be read"),
         (["train", "absent.toml"], "Cannot read the configuration"),
         (["evaluate", "run"], "either --dataset or --data"),
+        (
+            ["evaluate", "run/bundle", "--dataset", "twitter", "--robustness"],
+            "robustness is measured on: semeval14-restaurants",
+        ),
         (["analyze", "Cold soup.", "--model", "absent"], "is not a bundle"),
         (["analyze", "Cold tea.", "--aspect", "soup", "--model", "run/bundle"], "does not occur"),
         (["evaluate", "absent", "--data", "reviews.csv"], "is not a bundle"),

@@ -9,12 +9,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
-FIGURE = re.compile(r"((?:\d[\d,]*)?\.?\d+)[^\d`(]*\(`([\w-]+)\.json`:\s`(\w+)`\)")
+FIGURE = re.compile(r"((?:\d[\d,]*)?\.?\d+)[^\d`(]*\(`([\w-]+)\.json`:\s`([\w/-]+)`\)")
 
 
 def text_of(page: Path) -> str:
@@ -59,11 +60,35 @@ def test_figures_are_those_of_the_committed_results(
 ) -> None:
     (path,) = ROOT.glob(f"*/results/{result}.json")
     content = json.loads(path.read_text())
-    assert {"name", "command", "commit", "versions", "machine", "metrics"} <= set(content)
+    if isinstance(content, list):
+        value = summarized(content, metric)
+    else:
+        assert {"name", "command", "commit", "versions", "machine", "metrics"} <= set(content)
+        value = content["metrics"][metric]
     decimals = len(shown.partition(".")[2])
-    assert float(shown.replace(",", "")) == pytest.approx(
-        round(content["metrics"][metric], decimals)
-    ), page
+    assert float(shown.replace(",", "")) == pytest.approx(round(value, decimals)), page
+
+
+def summarized(summary: list[dict[str, Any]], name: str) -> float:
+    """A figure of `summary.json`, by `table/row/dataset/protocol/[gold/]metric/mean` (or sd, n)."""
+    *facts, metric, field = name.split("/")
+    keys = ("table", "row", "dataset", "protocol", "gold")
+    wanted = dict(zip(keys, [*facts, None], strict=False)) | {"metric": metric}
+    (entry,) = (e for e in summary if all(e[key] == value for key, value in wanted.items()))
+    return float(entry[field])
+
+
+def test_figures_of_the_summary_are_found_by_what_they_are() -> None:
+    keys = ("table", "row", "dataset", "protocol", "gold", "metric", "mean", "sd")
+    rows = [
+        ("table2", "capsar", "laptop", "ours", None, "accuracy", 0.7, 0.01),
+        ("table4", "capsar", "laptop", "ours", "all", "map", 0.6, 0.02),
+    ]
+    summary = [dict(zip(keys, row, strict=True)) for row in rows]
+    assert summarized(summary, "table2/capsar/laptop/ours/accuracy/mean") == 0.7
+    assert summarized(summary, "table4/capsar/laptop/ours/all/map/sd") == 0.02
+    text = "accuracy .7000 (`summary.json`: `table2/capsar/laptop/ours/accuracy/mean`)"
+    assert FIGURE.findall(text) == [(".7000", "summary", "table2/capsar/laptop/ours/accuracy/mean")]
 
 
 def test_there_are_figures_to_check() -> None:

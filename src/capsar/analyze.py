@@ -11,6 +11,7 @@ import numpy as np
 from capsar.bundle import TOKENIZER
 from capsar.data.example import AspectSpan, find_spans
 from capsar.errors import ConfigError, DataError, VersionMismatchError
+from capsar.evaluation.detection import OpenedSentence, active_capsules
 from capsar.hub import DEFAULT_MODEL, find_bundle
 from capsar.labels import CLASSES, Polarity
 from capsar.runtime import CPU, Answers, Runtime
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 Aspect = str | AspectSpan
 """An aspect as its exact characters (every occurrence counts), or as one place in the text."""
 
-ACTIVE_LENGTH = 0.5
-"""A sentiment capsule longer than this is active (the paper's example)."""
 DEFAULT_ABOUT_THRESHOLD = 0.4
 _TEXTS_AT_ONCE = 1024
 _SENTENCES_A_BATCH = 64
@@ -176,6 +175,18 @@ class Analyzer:
                 lengths[row] = answer.lengths[0]
         return lengths
 
+    def open_sentences(self, texts: Sequence[str]) -> list[OpenedSentence]:
+        """Return lengths and word scores without an aspect: the `Detector` of evaluation."""
+        opened: list[OpenedSentence] = []
+        for start in range(0, len(texts), _TEXTS_AT_ONCE):
+            some = [_Question.make(t, [None]) for t in texts[start : start + _TEXTS_AT_ONCE]]
+            for question, rows in zip(some, self._answer(some, outputs=("about",)), strict=True):
+                if rows.about is None:
+                    raise ConfigError("the capsule graph gave no word scores")
+                scores = rows.about[0, :, : len(question.words)]
+                opened.append(OpenedSentence(rows.lengths[0], scores))
+        return opened
+
     def _answer(
         self, questions: list[_Question], *, outputs: tuple[str, ...] = ()
     ) -> list[Answers]:
@@ -268,9 +279,7 @@ def find_aspects(
     named = np.array([any(map(str.isalnum, text[start:end])) for start, end in words], dtype=bool)
     if not named.any():
         return []
-    active = lengths > ACTIVE_LENGTH
-    if not active.any():
-        active = lengths == lengths.max()
+    active = np.isin(np.arange(len(CLASSES)), active_capsules(lengths)[0])  # (C)
     able = np.where(named, about[:, : len(words)], -np.inf)  # (C, T)
     wanted = (able >= threshold) | (able == able.max(1, keepdims=True))
     claims = wanted & named & active[:, None]

@@ -291,6 +291,25 @@ def test_no_test_part_can_be_trained_or_tuned_on(shared: Path, tmp_path: Path) -
         prepare_data(run_config({"data": {"train": train_file, "dev": "twitter"}}).data)
 
 
+def test_a_run_that_an_older_release_began_goes_on(reviews: Path, tmp_path: Path) -> None:
+    """Settings it did not know had their defaults; where they are set now, it is another run."""
+    first = train(configure(reviews, max_epochs=1), tmp_path / "run")
+    for path in (tmp_path / "run" / "checkpoints").glob("step-*/state.json"):
+        state = json.loads(path.read_text())
+        del state["run"]["train"]["clip_norm"]
+        path.write_text(json.dumps(state))
+    again = train(configure(reviews, max_epochs=1), tmp_path / "run")
+    assert again.history == first.history
+    with pytest.raises(ConfigError, match="another configuration"):
+        train(configure(reviews, max_epochs=1, clip_norm=1.0), tmp_path / "run")
+    for path in (tmp_path / "run" / "checkpoints").glob("step-*/state.json"):
+        state = json.loads(path.read_text())
+        state["run"]["train"]["gone"] = 1
+        path.write_text(json.dumps(state))
+    with pytest.raises(ConfigError, match="another configuration"):
+        train(configure(reviews, max_epochs=1), tmp_path / "run")
+
+
 def test_a_finished_run_is_not_run_again_and_another_is_not_mixed_with_it(
     reviews: Path, tmp_path: Path
 ) -> None:

@@ -10,9 +10,10 @@ import typer
 if TYPE_CHECKING:
     from capsar.data.example import Example
     from capsar.evaluation.evaluate import Evaluation
+    from capsar.evaluation.robustness import Accuracy, Robustness
 
 
-def evaluate_command(
+def evaluate_command(  # noqa: PLR0913
     bundle: Annotated[
         str, typer.Argument(metavar="BUNDLE", help="A trained model's folder, or its hub id.")
     ],
@@ -22,27 +23,45 @@ def evaluate_command(
     text_column: Annotated[str, typer.Option(help="Of CSV and JSONL files.")] = "text",
     aspect_column: Annotated[str, typer.Option(help="Of CSV and JSONL files.")] = "aspect",
     polarity_column: Annotated[str, typer.Option(help="Of CSV and JSONL files.")] = "polarity",
+    robustness: Annotated[
+        bool, typer.Option("--robustness", help="Judge on rewritten test sentences (ARTS) too.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Judge a model on labelled data it has not been trained on.
 
     `capsar evaluate runs/mine/bundle --dataset semeval14-restaurants`
 
+    `capsar evaluate runs/mine/bundle --dataset semeval14-laptops --robustness`
+
     `capsar evaluate runs/mine/bundle --data held-out.csv --json`
     """
+    from dataclasses import asdict
     from json import dumps
 
     from capsar.analyze import load
     from capsar.data.formats.tables import Columns
     from capsar.evaluation.evaluate import evaluate
+    from capsar.evaluation.robustness import arts_examples, judge_mixed, judge_robustness
 
     columns = Columns(text=text_column, aspect=aspect_column, polarity=polarity_column)
+    rewritten = arts_examples(dataset) if robustness else []
     examples = _read(dataset, data, columns)
-    evaluation = evaluate(load(bundle), examples)
-    if json:
-        typer.echo(dumps(evaluation.as_dict(), indent=1))
-    else:
+    analyzer = load(bundle)
+    evaluation = evaluate(analyzer, examples)
+    document = evaluation.as_dict()
+    if not json:
         _print(evaluation)
+    if robustness:
+        found, mixed = judge_robustness(analyzer, rewritten), judge_mixed(analyzer, examples)
+        document |= {
+            "robustness": found.as_dict(),
+            "mixed_polarity": asdict(mixed) if mixed else None,
+        }
+        if not json:
+            _print_robustness(found, mixed)
+    if json:
+        typer.echo(dumps(document, indent=1))
 
 
 def _read(dataset: str, data: Path | None, columns: object) -> list[Example]:
@@ -76,3 +95,22 @@ def _print(evaluation: Evaluation) -> None:
     typer.echo(f"\n{'true':<9} predicted " + " ".join(f"{polarity:>9}" for polarity in CLASSES))
     for polarity, counts in zip(CLASSES, figures.confusion, strict=True):
         typer.echo(f"{polarity:<20}" + " ".join(f"{count:>9}" for count in counts))
+
+
+def _print_robustness(robustness: Robustness, mixed: Accuracy | None) -> None:
+    from capsar.data.formats.arts import Variant
+
+    about = {
+        Variant.ORIGINAL: "as published",
+        Variant.TARGET_REVERSED: "the aspect's sentiment reversed",
+        Variant.OTHERS_REVERSED: "the others' reversed",
+        Variant.OPPOSITE_ADDED: "opposite aspects added",
+    }
+    typer.echo(f"\n{'ARTS':<9} {'accuracy':<9} examples")
+    for variant, row in robustness.variants.items():
+        typer.echo(f"{variant:<9} {row.accuracy:<9.4f} {row.num_examples:>8}  {about[variant]}")
+    groups = f"{robustness.num_groups:>8}  right in all variants"
+    typer.echo(f"{'ars':<9} {robustness.ars:<9.4f} {groups}")
+    if mixed:
+        sentences = "sentences whose terms differ in polarity"
+        typer.echo(f"{'mixed':<9} {mixed.accuracy:<9.4f} {mixed.num_examples:>8}  {sentences}")

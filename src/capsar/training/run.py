@@ -23,6 +23,7 @@ from capsar.bundle import (
     write_bundle,
 )
 from capsar.config import ModelConfig, from_dict
+from capsar.config import run_config as make_config
 from capsar.errors import ArtifactError, ConfigError
 from capsar.evaluation.evaluate import compute_predictions, evaluate
 from capsar.evaluation.metrics import Figures, compute_figures
@@ -198,7 +199,7 @@ def _resume(
     checkpoint = load_checkpoint(folder / "checkpoints")
     if checkpoint is None:
         return Progress(), {}
-    if checkpoint.run != json.loads(json.dumps(run)):
+    if _completed(checkpoint.run) != json.loads(json.dumps(run)):
         what = sorted(name for name in run if run[name] != checkpoint.run.get(name))
         raise ConfigError(
             f"{str(folder)!r} holds a run with another configuration or other data "
@@ -208,6 +209,17 @@ def _resume(
     restore_optimizer(optimizer, checkpoint.optimizer)
     _LOG.info("Going on from step %d", checkpoint.progress.step)
     return checkpoint.progress, checkpoint.best
+
+
+def _completed(run: dict[str, Any]) -> dict[str, Any]:
+    """Add the settings that came later, at their defaults, to a run that an older release began."""
+    sections: dict[str, Any] = {
+        name: run[name] for name in ("data", "model", "train") if name in run
+    }
+    try:
+        return run | make_config(sections).as_dict()
+    except ConfigError:  # it has settings that are gone
+        return run
 
 
 def _is_whole(folder: Path) -> bool:

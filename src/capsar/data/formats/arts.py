@@ -7,6 +7,8 @@ reversed, `_adv3` opposite aspects added, none the original. `Example.group` is 
 from __future__ import annotations
 
 import json
+import re
+from enum import StrEnum
 from typing import TYPE_CHECKING, BinaryIO
 
 from capsar.data.example import Example
@@ -18,6 +20,26 @@ if TYPE_CHECKING:
 
 MAX_FILE_BYTES = 64 * 2**20
 """One JSON object must be read whole; the largest ARTS file has 1 MB."""
+_SUFFIX = re.compile(r"_(adv[123])['\"]?$")
+
+
+class Variant(StrEnum):
+    """How a sentence was rewritten."""
+
+    ORIGINAL = "original"
+    TARGET_REVERSED = "adv1"
+    OTHERS_REVERSED = "adv2"
+    OPPOSITE_ADDED = "adv3"
+
+
+def variant_of(record: str) -> Variant:
+    """Return the variant that a record's name tells.
+
+    >>> variant_of("key '0:14_0_adv2'")
+    <Variant.OTHERS_REVERSED: 'adv2'>
+    """
+    found = _SUFFIX.search(record)
+    return Variant(found[1]) if found else Variant.ORIGINAL
 
 
 def read_arts(stream: BinaryIO, path: str) -> Iterator[Row]:

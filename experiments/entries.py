@@ -1,0 +1,53 @@
+"""Entries of the summary, found by what they are about; and the names that people see."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from summarize import Entry
+
+DATASETS = {"restaurant": "Restaurant", "laptop": "Laptop", "twitter": "Twitter"}
+ROWS = {
+    "capsar-wo-r": "CAPSAR w/o R",
+    "capsar-wo-h": "CAPSAR w/o H",
+    "capsar": "CAPSAR",
+    "centroid": "centroid control",
+}
+METRICS = {
+    "accuracy": "accuracy",
+    "macro_f1": "macro-F1",
+    "p_at_1": "P@1",
+    "r_at_5": "R@5",
+    "map": "mAP",
+}
+RANKING = ("p_at_1", "r_at_5", "map")
+
+
+class Entries:
+    """What `summary.json` holds."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self._entries = entries
+
+    def find(self, table: str, **facts: object) -> list[Entry]:
+        """Return the entries of a table that have these values."""
+        return [
+            entry
+            for entry in self._entries
+            if entry["table"] == table and all(entry[k] == v for k, v in facts.items())
+        ]
+
+    def one(self, table: str, **facts: object) -> Entry | None:
+        """Return the only such entry, or nothing."""
+        found = self.find(table, **facts)
+        if len(found) > 1:
+            raise ValueError(f"{len(found)} entries of {table} for {facts}")
+        return found[0] if found else None
+
+    def all_of(self, table: str, metrics: Sequence[str], **facts: object) -> list[Entry]:
+        """Return one entry for each metric, or nothing if one is missing or has no runs."""
+        found = [self.one(table, metric=metric, **facts) for metric in metrics]
+        return [entry for entry in found if entry] if all(e and e["n"] for e in found) else []

@@ -1,0 +1,309 @@
+"""Run files -> `summary.json`: one entry a figure, mean and spread over seeds, the paper's beside.
+
+Every table of `docs/results.md` is drawn from these entries. A difference is an entry too, paired
+over seeds: its metric names what it is a difference to (`accuracy_vs_capsar`, `map_vs_centroid`).
+"""
+
+from __future__ import annotations
+
+import json
+from statistics import mean, stdev
+from typing import TYPE_CHECKING, Any
+
+import paper
+from capsar.data.catalog import dataset as find_dataset
+from capsar.labels import CLASSES
+from cases import CASES, LONG_PAIR
+from runs import DATASETS, EXPERIMENTS, MAIN, finished
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+SUMMARY = EXPERIMENTS / "results" / "summary.json"
+BEST_ON_TEST = EXPERIMENTS / "results" / "best-on-test.json"
+SCORES = ("cosine", "dot")
+RANKING = ("p_at_1", "r_at_5", "map")
+GOLDS = ("all", "same-polarity")
+
+_WHO = ("capsules", "centroid")
+_CONTROL: dict[str, Any] = {"row": "centroid", "encoder": None}
+
+RunFile = dict[str, Any]
+Entry = dict[str, Any]
+Values = dict[int, float]
+"""A figure by seed."""
+
+
+def summarize(runs: list[RunFile], best_on_test: list[dict[str, Any]] | None = None) -> list[Entry]:
+    """Return every entry that the runs at hand give."""
+    groups: dict[tuple[str, str, str], list[RunFile]] = {}
+    for run in runs:
+        if run["source"] in MAIN:
+            groups.setdefault((run["row"], run["protocol"], run["dataset"]), []).append(run)
+    score = {who: chosen_score(runs, who) for who in _WHO}
+    entries = [*_counts(), *_quoted()]
+    for key, some in groups.items():
+        entries += _classification(some, groups.get(("capsar", key[1], key[2]), []))
+        entries += _robustness(some, groups.get(("capsar", key[1], key[2]), []))
+        entries += _detection(some, score)
+        if key[:2] == ("capsar", "ours"):
+            entries += _cases(some)
+    entries += _pair(groups.get(("capsar", "ours", "laptop"), []))
+    for run in runs:
+        if run["source"] not in MAIN:
+            entries += _point(run, score["capsules"])
+    for diagnosis in best_on_test or []:
+        entries += _diagnosis(diagnosis)
+    return entries
+
+
+def chosen_score(runs: list[RunFile], who: str = "capsules") -> str:
+    """Return the word score with the better mean average precision on dev, over CAPSAR's runs."""
+    chosen = [run for run in runs if run["source"] == "capsar" and run["detection"]]
+    if not chosen:
+        return SCORES[0]
+    on_dev = {
+        score: mean(run["detection"]["dev"][who][score]["all"]["map"] for run in chosen)
+        for score in SCORES
+    }
+    return max(SCORES, key=on_dev.__getitem__)
+
+
+def _entry(
+    table: str,
+    metric: str,
+    values: Iterable[float],
+    *,
+    run: RunFile | None = None,
+    paper_value: float | None = None,
+    **facts: str | None,
+) -> Entry:
+    some = list(values)
+    about = run or {}
+    return {
+        "table": table,
+        "row": facts.get("row") or about.get("row"),
+        "encoder": facts.get("encoder", about.get("encoder")),
+        "vectors": about.get("vectors"),
+        "extra_data": None,
+        "dataset": facts.get("dataset") or about.get("dataset"),
+        "protocol": facts.get("protocol") or about.get("protocol"),
+        "gold": facts.get("gold"),
+        "metric": metric,
+        "mean": round(mean(some), 6) if some else None,
+        "sd": round(stdev(some), 6) if len(some) > 1 else None,
+        "n": len(some),
+        "paper": paper_value,
+        "config_hash": about.get("config_hash"),
+    }
+
+
+def _counts() -> list[Entry]:
+    """Table 1, from the catalog, whose counts are verified against the files."""
+    entries = []
+    for (dataset, part), counts in paper.COUNTS.items():
+        labels = find_dataset(DATASETS[dataset]).file(part).labels
+        entries += [
+            _entry("table1", f"{part}_{polarity}", [labels[polarity]], row="data",
+                   dataset=dataset, paper_value=count)
+            for polarity, count in counts.items()
+        ]  # fmt: skip
+    return entries
+
+
+def _quoted() -> list[Entry]:
+    return [
+        _entry("table2", metric, [], row=row, dataset=dataset, protocol="paper", paper_value=value)
+        for row, figures in paper.QUOTED.items()
+        for (dataset, metric), value in figures.items()
+    ]
+
+
+def _by_seed(runs: list[RunFile], *path: str) -> Values:
+    """Return one figure of each run that has it, found by the names that lead to it."""
+    found: Values = {}
+    for run in sorted(runs, key=lambda run: int(run["seed"])):
+        value: Any = run
+        for name in path:
+            value = value.get(name) if value else None
+        if value is not None:
+            found[run["seed"]] = value
+    return found
+
+
+def _paired(ours: Values, theirs: Values) -> list[float]:
+    return [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
+
+
+def _classification(runs: list[RunFile], whole: list[RunFile]) -> list[Entry]:
+    first = runs[0]
+    printed = paper.CLASSIFICATION[first["row"]]
+    theirs = paper.CLASSIFICATION["capsar"]
+    entries = []
+    for metric in ("accuracy", "macro_f1"):
+        name = (first["dataset"], metric)
+        values = _by_seed(runs, "test", "figures", metric)
+        entries.append(
+            _entry("table2", metric, values.values(), run=first, paper_value=printed.get(name))
+        )
+        dev = _by_seed(runs, "dev", f"dev_{metric}")
+        if dev:
+            entries.append(_entry("table2", f"dev_{metric}", dev.values(), run=first))
+        if first["row"] != "capsar":
+            base = _by_seed(whole, "test", "figures", metric)
+            entries.append(
+                _entry("table2", f"{metric}_vs_capsar", _paired(values, base), run=first,
+                       paper_value=round(printed[name] - theirs[name], 4))
+            )  # fmt: skip
+    for polarity in CLASSES:
+        values = _by_seed(runs, "test", "figures", "classes", str(polarity), "f1")
+        entries.append(_entry("table2", f"f1_{polarity}", values.values(), run=first))
+    return entries
+
+
+def _robustness(runs: list[RunFile], whole: list[RunFile]) -> list[Entry]:
+    first = runs[0]
+    entries = []
+    paths: dict[str, tuple[str, ...]] = {}
+    variants = first["arts"]["variants"] if first["arts"] else ()
+    for name in variants:
+        paths[f"accuracy_{name}"] = ("arts", "variants", name, "accuracy")
+    if variants:
+        paths["ars"] = ("arts", "ars")
+    if first["mixed_polarity"]:
+        paths["mixed_accuracy"] = ("mixed_polarity", "accuracy")
+    for metric, path in paths.items():
+        values = _by_seed(runs, *path)
+        entries.append(_entry("arts", metric, values.values(), run=first))
+        if first["row"] != "capsar" and metric == "ars":
+            difference = _paired(values, _by_seed(whole, *path))
+            entries.append(_entry("arts", f"{metric}_vs_capsar", difference, run=first))
+    return entries
+
+
+def _detection(runs: list[RunFile], score: dict[str, str]) -> list[Entry]:
+    runs = [run for run in runs if run["detection"]]
+    if not runs:
+        return []
+    first = runs[0]
+    entries = _statistics(runs)
+    for gold in GOLDS:
+        ranked = {
+            (who, name, metric): _by_seed(runs, "detection", "test", who, name, gold, metric)
+            for who in _WHO
+            for name in SCORES
+            for metric in (*RANKING, "r_at_5_ceiling")
+        }
+        ceiling = ranked["capsules", "cosine", "r_at_5_ceiling"].values()
+        entries.append(_entry("table4", "r_at_5_ceiling", ceiling, run=first, gold=gold))
+        # The control needs no network, so it is one row, beside the row that it controls.
+        whose = _WHO if _is_main(first) else _WHO[:1]
+        for who in whose:
+            row = _CONTROL if who == "centroid" else {}
+            for metric in RANKING:
+                printed = paper.DETECTION[first["dataset"], metric]
+                best = ranked[who, score[who], metric].values()
+                shown = printed if gold == "all" and who == "capsules" else None
+                entries.append(
+                    _entry("table4", metric, best, run=first, gold=gold, paper_value=shown, **row)
+                )
+                entries += [
+                    _entry("table4", f"{metric}_{name}", ranked[who, name, metric].values(),
+                           run=first, gold=gold, **row)
+                    for name in SCORES
+                ]  # fmt: skip
+        for metric in RANKING:
+            difference = _paired(
+                ranked["capsules", score["capsules"], metric],
+                ranked["centroid", score["centroid"], metric],
+            )
+            entries.append(
+                _entry("table4", f"{metric}_vs_centroid", difference, run=first, gold=gold)
+            )
+            for name in SCORES:
+                difference = _paired(*(ranked[who, name, metric] for who in _WHO))
+                entries.append(
+                    _entry("table4", f"{metric}_{name}_vs_centroid", difference, run=first,
+                           gold=gold)
+                )  # fmt: skip
+    return entries
+
+
+def _is_main(run: RunFile) -> bool:
+    return (run["row"], run["protocol"]) == ("capsar", "ours")
+
+
+def _statistics(runs: list[RunFile]) -> list[Entry]:
+    first = runs[0]
+    entries = []
+    for metric in ("gold_words", "sentence_words", "none_active", "active_capsules"):
+        values = _by_seed(runs, "detection", "test", "statistics", metric)
+        printed = paper.DETECTION.get((first["dataset"], metric))
+        entries.append(_entry("table4", metric, values.values(), run=first, paper_value=printed))
+    if _is_main(first):
+        for who in _WHO:
+            row = _CONTROL if who == "centroid" else {}
+            for name in SCORES:
+                dev = _by_seed(runs, "detection", "dev", who, name, "all", "map")
+                entries.append(
+                    _entry("table4", f"dev_map_{name}", dev.values(), run=first, gold="all", **row)
+                )
+    return entries
+
+
+def _cases(runs: list[RunFile]) -> list[Entry]:
+    """Table 3: the share of seeds that are right on each case, beside whether the paper is."""
+    entries = []
+    for case in CASES:
+        if case.dataset == runs[0]["dataset"]:
+            values = [float(_right(run, case.name)) for run in runs]
+            printed = float(case.paper["CAPSAR"] == case.polarity)
+            entries.append(
+                _entry("table3", f"case_{case.name}", values, run=runs[0],
+                       paper_value=printed)
+            )  # fmt: skip
+    return entries
+
+
+def _pair(runs: list[RunFile]) -> list[Entry]:
+    if not runs:
+        return []
+    values = [float(all(_right(run, name) for name in LONG_PAIR)) for run in runs]
+    return [_entry("table3", "long_pair", values, run=runs[0], paper_value=1.0)]
+
+
+def _right(run: RunFile, name: str) -> bool:
+    (case,) = (case for case in run["cases"] if case["case"] == name)
+    return bool(case["predicted"] == case["polarity"])
+
+
+def _point(run: RunFile, score: str) -> list[Entry]:
+    """One point of a figure: its row is the sweep's name and the value."""
+    row = f"{run['source']}-{run['point'][1]:g}"
+    figures = run["test"]["figures"]
+    values = {"accuracy": figures["accuracy"], "macro_f1": figures["macro_f1"]}
+    values |= {"dev_macro_f1": run["dev"]["dev_macro_f1"]}
+    values |= {"train_examples": run["train_examples"], "coverage": run["coverage"]["test"]}
+    entries = [_entry("figures", name, [value], run=run, row=row) for name, value in values.items()]
+    if run["detection"]:
+        value = run["detection"]["test"]["capsules"][score]["all"]["map"]
+        entries.append(_entry("figures", "map", [value], run=run, row=row, gold="all"))
+    return entries
+
+
+def _diagnosis(diagnosis: dict[str, Any]) -> list[Entry]:
+    """What choosing the epoch on the test part would have shown: never used."""
+    epochs = diagnosis["epochs"]
+    selected = epochs[diagnosis["best_epoch"]]
+    entries = []
+    for metric in ("accuracy", "macro_f1"):
+        best = max(epoch[f"test_{metric}"] for epoch in epochs)
+        for name, value in (("dev_selected", selected[f"test_{metric}"]), ("best_on_test", best)):
+            entries.append(_entry("diagnosis", f"{metric}_{name}", [value], run=diagnosis))
+    return entries
+
+
+def summarize_committed() -> list[Entry]:
+    """Summarize the run files at hand."""
+    found = json.loads(BEST_ON_TEST.read_text(encoding="utf-8")) if BEST_ON_TEST.is_file() else {}
+    return summarize(finished(), found.get("runs"))
