@@ -14,34 +14,37 @@ import torch
 
 from capsar import train
 from judge import judge_bundle
-from runs import ROOT, Run, write_json
+from runs import ROOT, Run, trained_as, write_json
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from capsar.training.run import TrainResult
 
 
 def do_run(run: Run) -> int:
     """Do what is missing of a run, unless another process is at it."""
     torch.set_num_threads(1)
-    run.folder.mkdir(parents=True, exist_ok=True)
-    with (run.folder / "lock").open("w") as lock:
+    folder = trained_as(run).folder
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             return 0
-        result = _train(run)
+        result = _train(run, folder)
         write_json(run.result, _describe(run, result) | judge_bundle(run, result.bundle))
     return 0
 
 
-def _train(run: Run) -> TrainResult:
-    commit = run.folder / "commit"
+def _train(run: Run, folder: Path) -> TrainResult:
+    commit = folder / "commit"
     if not commit.is_file():
         commit.write_text(commit_of_code() + "\n")
     # A bundle of an earlier release is not judged: the code that judges it writes it anew, from the
     # weights of the checkpoint.
-    shutil.rmtree(run.folder / "bundle", ignore_errors=True)
-    return train(run.config(), run.folder)
+    shutil.rmtree(folder / "bundle", ignore_errors=True)
+    return train(run.config(), folder)
 
 
 def _describe(run: Run, result: TrainResult) -> dict[str, Any]:
@@ -60,7 +63,7 @@ def _describe(run: Run, result: TrainResult) -> dict[str, Any]:
         "config_hash": run.config_hash,
         "config": run.shown_config(),
         "vectors": run.vectors,
-        "commit": (run.folder / "commit").read_text().strip(),
+        "commit": (result.bundle.parent / "commit").read_text().strip(),
         "judged_at": commit_of_code(),
         "versions": {"python": platform.python_version()}
         | {name: version(name) for name in ("torch", "onnxruntime", "numpy", "accelerate")},

@@ -139,6 +139,12 @@ def planned(sources: tuple[str, ...] = MAIN + SWEEPS) -> list[Run]:
     return [run for source in sources for run in _runs(source)]
 
 
+def trained_as(run: Run) -> Run:
+    """Return the run of a table that is the same training, for a point of a sweep that is one."""
+    same = (other for other in planned(MAIN) if other.shown_config() == run.shown_config())
+    return next(same, run)
+
+
 def _runs(source: str) -> Iterator[Run]:
     content = tomllib.loads((CONFIGS / f"{source}.toml").read_text(encoding="utf-8"))
     settings = [
