@@ -24,7 +24,7 @@ from capsar.analyze import Analyzer
 from capsar.bundle import CAPSULES, ENCODER, TOKENIZER, open_bundle, write_bundle
 from capsar.config import ModelConfig
 from capsar.model.network import Batch, Capsar
-from capsar.runtime import Runtime
+from capsar.runtime import Rows, Runtime
 from capsar.text import SEGMENTATION, WordTokenizer
 from capsar.training.export import export_capsules, export_encoder
 from measure import peak_memory_mb, run_fresh, write_result
@@ -110,11 +110,11 @@ def measure_speed(folder: Path) -> dict[str, float]:
 
     def encode() -> None:
         for ids, mask, _, _ in prepared[1]:
-            runtime.encode(ids, mask)
+            runtime.encode(rows(ids, mask))
 
     def graphs(aspects: int, *outputs: str) -> None:
         for ids, mask, sentence, first in prepared[aspects]:
-            runtime.route(runtime.encode(ids, mask), sentence, first, outputs=outputs)
+            runtime.route(runtime.encode(rows(ids, mask)), sentence, first, outputs=outputs)
 
     @torch.inference_mode()
     def network(batches: list[Batch]) -> None:
@@ -151,9 +151,16 @@ def measure_speed(folder: Path) -> dict[str, float]:
     }
 
 
+def rows(ids: Array, mask: NDArray[np.bool_]) -> Rows:
+    words = np.where(mask, np.arange(ids.shape[1]), -1)
+    return Rows(ids, mask, words, np.zeros_like(ids))
+
+
 def tensors(arrays: tuple[Array, NDArray[np.bool_], Array, Array]) -> Batch:
     ids, mask, _, first = map(torch.from_numpy, arrays)
-    return Batch(ids, mask, first, torch.zeros_like(mask), torch.full((len(ids),), -1))
+    words = torch.arange(ids.shape[1]).expand_as(ids)
+    nothing, unknown = torch.zeros_like(mask), torch.full((len(ids),), -1)
+    return Batch(ids, mask, words, mask, torch.zeros_like(ids), first, nothing, unknown)
 
 
 def stream(folder: str, number: int) -> None:

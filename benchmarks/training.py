@@ -35,6 +35,9 @@ def main() -> None:
     batch = Batch(
         ids=torch.randint(2, VOCABULARY, (BATCH, WORDS)),
         mask=torch.ones(BATCH, WORDS, dtype=torch.bool),
+        words=torch.arange(WORDS).expand(BATCH, -1),
+        attention=torch.ones(BATCH, WORDS, dtype=torch.bool),
+        segments=torch.zeros(BATCH, WORDS, dtype=torch.long),
         first_words=torch.full((BATCH, 1), 3),
         aspect_mask=aspect,
         polarity=torch.randint(0, 3, (BATCH,)),

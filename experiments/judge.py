@@ -114,9 +114,10 @@ class _Vectors:
         self._table: NDArray[np.float32] = prepared.vectors.numpy()
 
     def of(self, text: str) -> NDArray[np.float32]:
-        """Return the vectors of a text's words (T, E)."""
+        """Return the vectors of a text's words (T, E): of several pieces, the mean."""
         words = [text[start:end] for start, end in segment(text)]
-        return self._table[self._tokenizer.encode([words])[0]]
+        vectors = [self._table[ids].mean(0) for ids in self._tokenizer.pieces(words)]
+        return np.stack(vectors) if vectors else self._table[:0]
 
     def centroid(self, examples: Sequence[Example]) -> NDArray[np.float32]:
         """Return the mean over examples of the mean vector of their aspect's words (E)."""

@@ -14,9 +14,10 @@ from capsar.errors import ConfigError, DataError, VersionMismatchError
 from capsar.evaluation.detection import OpenedSentence, active_capsules
 from capsar.hub import DEFAULT_MODEL, find_bundle
 from capsar.labels import CLASSES, Polarity
-from capsar.runtime import CPU, Answers, Runtime
+from capsar.pieces import load_tokenizer
+from capsar.runtime import CPU, Answers, Rows, Runtime
 from capsar.schema import AspectSentiment
-from capsar.text import SEGMENTATION, Span, WordTokenizer, segment, words_within
+from capsar.text import SEGMENTATION, Layout, Span, segment, words_within
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -97,7 +98,7 @@ class Analyzer:
                 f"The model {str(path)!r} was trained on words cut by {segmentation!r}; here they "
                 f"are cut by {SEGMENTATION!r}. Use the release that trained it, or train anew."
             )
-        self._tokenizer = WordTokenizer.load(bundle.path(TOKENIZER))
+        self._tokenizer = load_tokenizer(bundle.path(TOKENIZER), bundle.config)
         self._runtime = Runtime(bundle, threads=threads, providers=providers)
         threshold = bundle.config.get("about_threshold", DEFAULT_ABOUT_THRESHOLD)
         self._about_threshold = float(threshold)
@@ -191,30 +192,41 @@ class Analyzer:
         self, questions: list[_Question], *, outputs: tuple[str, ...] = ()
     ) -> list[Answers]:
         """Answer questions in batches of like length, each in its own place."""
+        if self._tokenizer.reads_aspect:
+            return self._answer_each_aspect(questions, outputs)
+        layouts = self._tokenizer.lay_out([q.spelled() for q in questions], [()] * len(questions))
+        return self._answer_laid_out(questions, layouts, outputs)
+
+    def _answer_each_aspect(
+        self, questions: list[_Question], outputs: tuple[str, ...]
+    ) -> list[Answers]:
+        """Answer with an encoder that reads the aspect: each needs a reading of its own."""
+        single = [_Question(q.text, q.words, [spans]) for q in questions for spans in q.aspects]
+        aspects = [question.first_mention() for question in single]
+        layouts = self._tokenizer.lay_out([q.spelled() for q in single], aspects)
+        answers = iter(self._answer_laid_out(single, layouts, outputs))
+        return [_joined([next(answers) for _ in question.aspects]) for question in questions]
+
+    def _answer_laid_out(
+        self, questions: list[_Question], layouts: list[Layout], outputs: tuple[str, ...]
+    ) -> list[Answers]:
         answers: list[Answers | None] = [None] * len(questions)
-        order = sorted(range(len(questions)), key=lambda i: len(questions[i].words))
-        for batch in _batches(order, [len(question.words) for question in questions]):
+        sizes = [len(layout.ids) for layout in layouts]
+        order = sorted(range(len(questions)), key=sizes.__getitem__)
+        for batch in _batches(order, sizes):
             some = [questions[i] for i in batch]
-            for i, answer in zip(batch, self._answer_batch(some, outputs), strict=True):
+            found = self._answer_batch(some, [layouts[i] for i in batch], outputs)
+            for i, answer in zip(batch, found, strict=True):
                 answers[i] = answer
         return [answer for answer in answers if answer is not None]
 
     def _answer_batch(
-        self, questions: list[_Question], outputs: tuple[str, ...]
+        self, questions: list[_Question], layouts: list[Layout], outputs: tuple[str, ...]
     ) -> Iterator[Answers]:
-        words = [[q.text[start:end] for start, end in q.words] for q in questions]
-        found = self._tokenizer.encode(words)
-        width = max(1, *(len(ids) for ids in found))
-        ids = np.zeros((len(found), width), dtype=np.int64)
-        mask = np.zeros((len(found), width), dtype=bool)
-        for row, some in enumerate(found):
-            ids[row, : len(some)] = some
-            mask[row, : len(some)] = True
         counts = [len(question.aspects) for question in questions]
         sentence = np.repeat(np.arange(len(questions)), counts)
         if not len(sentence):
-            for _ in questions:
-                yield Answers(np.zeros((0, len(CLASSES)), dtype=np.float32))
+            yield from (_joined([]) for _ in questions)
             return
         first = [
             question.first_words(spans) for question in questions for spans in question.aspects
@@ -222,9 +234,9 @@ class Analyzer:
         mentions = np.full((len(first), max(1, *map(len, first))), -1, dtype=np.int64)
         for row, places in enumerate(first):
             mentions[row, : len(places)] = places
-        routed = self._runtime.route(
-            self._runtime.encode(ids, mask), sentence, mentions, outputs=outputs
-        )
+        window = self._tokenizer.window
+        encoded = self._runtime.encode(Rows.of(layouts, window), window)
+        routed = self._runtime.route(encoded, sentence, mentions, outputs=outputs)
         start = 0
         for count in counts:
             part = slice(start, start + count)
@@ -249,6 +261,19 @@ class _Question:
         if not isinstance(text, str):
             raise DataError(f"A text must be a string, got {type(text).__name__}")
         return cls(text, segment(text), [_locate(text, aspect) for aspect in aspects])
+
+    def spelled(self) -> list[str]:
+        """Return the words as they are written."""
+        return [self.text[start:end] for start, end in self.words]
+
+    def first_mention(self) -> list[str]:
+        """Return the words of the first mention of the first aspect; none if there is none."""
+        for span in self.aspects[0]:
+            touched = words_within(self.words, span.start, span.end)
+            if touched:
+                places = self.words[touched[0] : touched[-1] + 1]
+                return [self.text[start:end] for start, end in places]
+        return []
 
     def first_words(self, spans: tuple[AspectSpan, ...]) -> list[int]:
         touched = (words_within(self.words, span.start, span.end) for span in spans)
@@ -295,6 +320,15 @@ def find_aspects(
             aspects.append(_sentiment(text, span, lengths, CLASSES[int(capsule)]))
         previous = int(capsule)
     return aspects
+
+
+def _joined(answers: list[Answers]) -> Answers:
+    """Join the answers about several aspects of one text."""
+    if not answers:
+        return Answers(np.zeros((0, len(CLASSES)), dtype=np.float32))
+    if len(answers) == 1:
+        return answers[0]
+    return Answers(np.concatenate([answer.lengths for answer in answers]))
 
 
 def _sentiment(

@@ -30,6 +30,20 @@ def _check(condition: bool, name: str, value: object, expected: str) -> None:
 class ModelConfig:
     """The sizes and choices of the network. Defaults are the paper's, or our reading of it."""
 
+    encoder: str = ""
+    """Empty for a recurrent encoder; else a pre-trained transformer: a hub id, a folder, or the
+    name of a folder below `CAPSAR_ENCODERS`."""
+    head: str = "capsules"
+    """`capsules`, or `first-token`: a linear layer on the transformer's first state, the paper's
+    BERT baseline."""
+    aspect_entry: str = "proximity"
+    """How a transformer learns of the aspect: by `proximity` only, or also as a second segment,
+    `pair`."""
+    freeze_embeddings: bool = True
+    """Whether a transformer's input vectors stay as they are; detection then shares their table."""
+    target_norm: float = 6.53
+    """What a transformer's input vectors are scaled to for reconstruction: the mean norm of an
+    aspect's vector. GloVe's has this one (840B, SemEval-2014 Restaurants training data)."""
     cell: str = "gru"
     """`gru` or `lstm`."""
     units: int = 150
@@ -61,9 +75,23 @@ class ModelConfig:
     """Lambda of eq. 8; 0 leaves reconstruction out: the paper's ablation *w/o R*."""
 
     def __post_init__(self) -> None:
+        heads, entries = ("capsules", "first-token"), ("proximity", "pair")
+        _check(self.head in heads, "head", self.head, f"one of {heads}")
+        known = self.aspect_entry in entries
+        _check(known, "aspect_entry", self.aspect_entry, f"one of {entries}")
+        if not self.encoder:
+            needs = "'{}' without a pre-trained encoder"
+            _check(self.head == heads[0], "head", self.head, needs.format(heads[0]))
+            only = self.aspect_entry == entries[0]
+            _check(only, "aspect_entry", self.aspect_entry, needs.format(entries[0]))
+        elif self.head == "first-token":
+            knows = self.aspect_entry == "pair"
+            _check(knows, "aspect_entry", self.aspect_entry, "'pair' with the head 'first-token'")
+        _check(self.target_norm > 0, "target_norm", self.target_norm, "above 0")
         _check(self.cell in ("gru", "lstm"), "cell", self.cell, "'gru' or 'lstm'")
-        known = ("relu", "tanh", "linear")
-        _check(self.activation in known, "activation", self.activation, f"one of {known}")
+        activations = ("relu", "tanh", "linear")
+        known = self.activation in activations
+        _check(known, "activation", self.activation, f"one of {activations}")
         _check(self.kernel_width % 2 == 1, "kernel_width", self.kernel_width, "odd")
         _check(0 <= self.input_dropout < 1, "input_dropout", self.input_dropout, "in [0, 1)")
         _check(self.beta > 0, "beta", self.beta, "above 0")
@@ -94,6 +122,15 @@ class TrainConfig:
     batch_size: int = 64
     """Of all processes together."""
     learning_rate: float = 1e-3
+    encoder_learning_rate: float = 3e-5
+    """Of a pre-trained encoder's last layer."""
+    layer_decay: float = 1.0
+    """What the rate is multiplied by from each of its layers to the one below."""
+    warmup_share: float = 0.0
+    """Share of all steps (of `max_epochs`) in which rates rise from 0, to fall to 0 again at the
+    last one; 0 keeps them as they are."""
+    weight_decay: float = 0.0
+    """Decoupled, of matrices only, not of biases and norms."""
     max_epochs: int = 30
     patience: int = 6
     """Epochs without a better dev macro-F1 before training stops."""
@@ -111,7 +148,11 @@ class TrainConfig:
         _check(0 <= self.seed < 2**32, "seed", self.seed, "from 0 to 2**32 - 1")
         for name in ("batch_size", "max_epochs", "patience"):
             _check(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
-        _check(self.learning_rate > 0, "learning_rate", self.learning_rate, "above 0")
+        for name in ("learning_rate", "encoder_learning_rate"):
+            _check(getattr(self, name) > 0, name, getattr(self, name), "above 0")
+        _check(0 < self.layer_decay <= 1, "layer_decay", self.layer_decay, "above 0, at most 1")
+        _check(0 <= self.warmup_share < 1, "warmup_share", self.warmup_share, "in [0, 1)")
+        _check(self.weight_decay >= 0, "weight_decay", self.weight_decay, "0 or more")
         _check(0 <= self.no_aspect_share <= 1, "no_aspect_share", self.no_aspect_share, "in [0, 1]")
         _check(self.clip_norm >= 0, "clip_norm", self.clip_norm, "0 or more")
         _check(self.checkpoint_steps >= 0, "checkpoint_steps", self.checkpoint_steps, "0 or more")

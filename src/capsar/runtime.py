@@ -11,6 +11,7 @@ import onnxruntime
 
 from capsar.bundle import CAPSULES, ENCODER
 from capsar.errors import ArtifactError, ConfigError
+from capsar.pieces import to_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,17 +19,57 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from capsar.bundle import Bundle
+    from capsar.text import Layout
 
 CPU = ("CPUExecutionProvider",)
 _INPUTS = {
-    ENCODER: {"ids", "mask"},
-    CAPSULES: {
-        "states", "word_vectors", "mask", "words", "sentence", "first_words",
-        "want_about", "want_because",
-    },
+    ENCODER: ({"ids", "mask"}, {"ids", "mask", "segments"}),
+    CAPSULES: (
+        {
+            "states", "word_vectors", "mask", "words", "sentence", "first_words",
+            "want_about", "want_because",
+        },
+    ),
 }  # fmt: skip
+_IDS_AT_ONCE = 8192
 _EXTERNAL_DATA = "session.model_external_initializers_file_folder_path"
 """Where a graph may keep data outside itself: nowhere. The default is the working folder."""
+
+_FOLD_STORED = "session.disable_quant_qdq"
+"""Weights that are only stored in 8 bits are turned back once, at load, and not in every run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Sentences as an encoder reads them, padded to one length; all (S, T)."""
+
+    ids: NDArray[np.int64]
+    mask: NDArray[np.bool_]
+    """Which ids are read."""
+    words: NDArray[np.int64]
+    """The word of each id; -1 for none: it does not vote."""
+    segments: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, layouts: Sequence[Layout], window: int = 0) -> Rows:
+        """Pad sentences to one length, or where that is above a window, to whole windows."""
+        width = max(1, *(len(layout.ids) for layout in layouts))
+        if window and width > window:
+            width += -width % window
+        shape = (len(layouts), width)
+        rows = cls(
+            ids=np.zeros(shape, dtype=np.int64),
+            mask=np.zeros(shape, dtype=bool),
+            words=np.full(shape, -1, dtype=np.int64),
+            segments=np.zeros(shape, dtype=np.int64),
+        )
+        for row, layout in enumerate(layouts):
+            size = len(layout.ids)
+            rows.ids[row, :size] = layout.ids
+            rows.mask[row, :size] = True
+            rows.words[row, :size] = layout.words
+            rows.segments[row, :size] = layout.segments
+        return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +79,9 @@ class Encoded:
     states: Any
     word_vectors: Any
     mask: NDArray[np.bool_]
+    """Which positions vote (S, T)."""
     words: NDArray[np.int64]
+    """The word of each position (S, T); -1 for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,19 +117,49 @@ class Runtime:
         options.inter_op_num_threads = 1
         options.log_severity_level = 4  # failures are raised, and need not be printed as well
         options.add_session_config_entry(_EXTERNAL_DATA, os.devnull)
+        if bundle.config.get("store") == "int8":
+            options.add_session_config_entry(_FOLD_STORED, "1")
         self._encoder = _open(bundle, ENCODER, options, providers)
+        self._reads = [value.name for value in self._encoder.get_inputs()]
         self._capsules = _open(bundle, CAPSULES, options, providers)
 
-    def encode(self, ids: NDArray[np.int64], mask: NDArray[np.bool_]) -> Encoded:
-        """Encode sentences of word ids (S, T); the states stay with the engine."""
+    def encode(self, rows: Rows, window: int = 0) -> Encoded:
+        """Encode sentences; where none is longer than a window, the states stay with the engine.
+
+        Args:
+            rows: The sentences.
+            window: How many ids the encoder can read at once; 0 for any number.
+        """
+        arrays = {"ids": rows.ids, "mask": rows.mask, "segments": rows.segments}
+        long = window and rows.ids.shape[1] > window
+        states, word_vectors = self._read_windows(arrays, window) if long else self._read(arrays)
+        return Encoded(states, word_vectors, rows.words >= 0, rows.words)
+
+    def _read(self, arrays: dict[str, NDArray[Any]]) -> list[Any]:
         feeds = {
-            "ids": onnxruntime.OrtValue.ortvalue_from_numpy(ids),
-            "mask": onnxruntime.OrtValue.ortvalue_from_numpy(mask),
+            name: onnxruntime.OrtValue.ortvalue_from_numpy(arrays[name]) for name in self._reads
         }
-        names = ["states", "word_vectors"]
-        states, word_vectors = self._encoder.run_with_ort_values(names, feeds)
-        words = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
-        return Encoded(states, word_vectors, mask, np.ascontiguousarray(words))
+        found: list[Any] = self._encoder.run_with_ort_values(["states", "word_vectors"], feeds)
+        return found
+
+    def _read_windows(self, arrays: dict[str, NDArray[Any]], window: int) -> list[Any]:
+        """Encode long sentences window by window, a few at a time, and join what comes out."""
+        shape = arrays["ids"].shape
+        parts = {name: array.reshape(-1, window) for name, array in arrays.items()}
+        read = np.flatnonzero(parts["mask"].any(1))  # no window of padding alone is read
+        joined: list[NDArray[np.float32]] = []
+        at_once = max(1, _IDS_AT_ONCE // window)
+        for start in range(0, len(read), at_once):
+            some = read[start : start + at_once]
+            found = self._read({name: part[some] for name, part in parts.items()})
+            for number, value in enumerate(found):
+                rows = value.numpy()  # (some, window, H or E)
+                if len(joined) <= number:
+                    joined.append(np.zeros((len(parts["ids"]), *rows.shape[1:]), np.float32))
+                joined[number][some] = rows
+        return [
+            onnxruntime.OrtValue.ortvalue_from_numpy(array.reshape(*shape, -1)) for array in joined
+        ]
 
     def route(
         self,
@@ -113,7 +186,11 @@ class Runtime:
         }
         names = ["lengths", *outputs]
         values = self._capsules.run_with_ort_values(names, feeds)
-        return Answers(**{name: value.numpy() for name, value in zip(names, values, strict=True)})
+        found = {name: value.numpy() for name, value in zip(names, values, strict=True)}
+        words = encoded.words[sentence]  # (A, T)
+        for name in outputs:
+            found[name] = to_words(found[name], words, how=name)
+        return Answers(**found)
 
 
 def _open(
@@ -129,9 +206,9 @@ def _open(
             "Export the model again."
         ) from error
     found = {value.name for value in session.get_inputs()}
-    if found != _INPUTS[name]:
+    if found not in _INPUTS[name]:
         raise ArtifactError(
             f"{name} of the bundle {str(bundle.folder)!r} takes {sorted(found)}, not "
-            f"{sorted(_INPUTS[name])}. Export the model again."
+            f"{sorted(_INPUTS[name][0])}. Export the model again."
         )
     return session

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Self
 
@@ -135,10 +136,10 @@ def spelling(word: str) -> str:
     >>> spelling("Isn’t")
     "isn't"
     """
-    return _normalizer().normalize_str(_encodable(word))
+    return _normalizer().normalize_str(encodable(word))
 
 
-def _encodable(text: str) -> str:
+def encodable(text: str) -> str:
     """Replace lone surrogates, which UTF-8 (and so Rust) cannot hold, one character for one."""
     return _SURROGATE.sub("\ufffd", text)
 
@@ -174,6 +175,18 @@ def build_vocabulary(
     return list(dict.fromkeys([*kept, *known]))
 
 
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A sentence as an encoder reads it: ids in order, and the word that each belongs to."""
+
+    ids: tuple[int, ...]
+    words: tuple[int, ...]
+    """The word of each id; -1 where an id is of no word of the sentence: it is read, but does not
+    vote."""
+    segments: tuple[int, ...]
+    """0, or 1 in a second segment."""
+
+
 class WordTokenizer:
     """Words to ids, by the Rust `tokenizers` library; saved whole as one `tokenizer.json`.
 
@@ -183,6 +196,11 @@ class WordTokenizer:
     >>> tokenizer.encode([["Good", "grub"]])
     [[2, 1]]
     """
+
+    window = 0
+    """How many ids can be read at once; 0 for any number."""
+    reads_aspect = False
+    """Whether the aspect is read beside the sentence."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         if tokenizer.token_to_id(PADDING) != 0 or tokenizer.token_to_id(UNKNOWN) != 1:
@@ -209,17 +227,7 @@ class WordTokenizer:
         Raises:
             ArtifactError: If the file is missing, damaged or not such a tokenizer.
         """
-        try:
-            content = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ArtifactError(f"Cannot read the tokenizer {str(path)!r}: {error}") from error
-        try:
-            tokenizer = Tokenizer.from_str(content)
-        except Exception as error:  # the Rust side raises bare Exception for any malformed file
-            raise ArtifactError(
-                f"{str(path)!r} is not a tokenizer.json: {error}. Export the model again."
-            ) from error
-        return cls(tokenizer)
+        return cls(read_tokenizer(path))
 
     def save(self, path: Path) -> None:
         """Write the tokenizer to one JSON file."""
@@ -237,12 +245,26 @@ class WordTokenizer:
         ids = self._tokenizer.get_vocab()
         return sorted(ids, key=ids.__getitem__)
 
+    def lay_out(
+        self, sentences: Sequence[Sequence[str]], aspects: Sequence[Sequence[str]]
+    ) -> list[Layout]:
+        """Return each sentence as the encoder reads it: one id a word, and no aspect."""
+        del aspects
+        return [
+            Layout(tuple(ids), tuple(range(len(ids))), (0,) * len(ids))
+            for ids in self.encode(sentences)
+        ]
+
+    def pieces(self, words: Sequence[str]) -> list[list[int]]:
+        """Return the ids of each word: one."""
+        return [[found] for found in self.encode([words])[0]]
+
     def encode(self, sentences: Sequence[Sequence[str]]) -> list[list[int]]:
         """Return the ids of each sentence's words, one id a word."""
         try:
             encodings = self._encode(sentences)
         except (UnicodeEncodeError, TypeError):
-            cleaned = [[_encodable(word) for word in words] for words in sentences]
+            cleaned = [[encodable(word) for word in words] for words in sentences]
             encodings = self._encode(cleaned)
         return encodings
 
@@ -251,3 +273,21 @@ class WordTokenizer:
             sentences, is_pretokenized=True, add_special_tokens=False
         )
         return [encoding.ids for encoding in encodings]
+
+
+def read_tokenizer(path: Path) -> Tokenizer:
+    """Read a `tokenizer.json`.
+
+    Raises:
+        ArtifactError: If the file is missing or damaged.
+    """
+    try:
+        content = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ArtifactError(f"Cannot read the tokenizer {str(path)!r}: {error}") from error
+    try:
+        return Tokenizer.from_str(content)
+    except Exception as error:  # the Rust side raises bare Exception for any malformed file
+        raise ArtifactError(
+            f"{str(path)!r} is not a tokenizer.json: {error}. Export the model again."
+        ) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -58,8 +59,14 @@ def pad(batch: Batch, extra: int) -> Batch:
         return torch.cat([tensor, tensor.new_zeros(len(tensor), extra)], 1)
 
     garbage = torch.cat([batch.ids, torch.full((len(batch.ids), extra), 3)], 1)
-    return Batch(
-        garbage, wider(batch.mask), batch.first_words, wider(batch.aspect_mask), batch.polarity
+    return replace(
+        batch,
+        ids=garbage,
+        mask=wider(batch.mask),
+        words=wider(batch.words),
+        attention=wider(batch.attention),
+        segments=wider(batch.segments),
+        aspect_mask=wider(batch.aspect_mask),
     )
 
 

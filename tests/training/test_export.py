@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -77,7 +78,7 @@ def test_the_graphs_compute_what_the_network_does(
     # Twice as many aspects as sentences take another path to the primary capsules.
     twice = np.tile(np.arange(len(batch.ids)), 2)
     first_words = batch.first_words.repeat(2, 1)
-    more = Batch(batch.ids, batch.mask, first_words, batch.aspect_mask, batch.polarity)
+    more = replace(batch, first_words=first_words)
     for ours, expected in zip(graphs.run(more, twice), truth, strict=True):
         np.testing.assert_allclose(ours, np.concatenate([expected] * 2), atol=1e-4)
     lengths, about, because = graphs.run(batch, wanted=False)
@@ -95,9 +96,7 @@ def test_a_sentence_is_encoded_once_and_routed_for_every_aspect() -> None:
         for s, words in zip(sentence, first_words, strict=True)
     ]
     once = collate(sentences)
-    several = Batch(
-        once.ids, once.mask, collate(spread).first_words, once.aspect_mask, once.polarity
-    )
+    several = replace(once, first_words=collate(spread).first_words)
     for ours, expected in zip(
         Graphs(model).run(several, sentence), by_the_network(model, collate(spread)), strict=True
     ):
@@ -117,7 +116,7 @@ def test_because_scores_by_hand() -> None:
     model = trained_a_little(intermediate_capsules=0, routing_iterations=1, capsules_per_word=1)
     batch = collate(examples(1, seed=4))
     with torch.no_grad():
-        primary = model._primary(batch, model._fixed(batch))[0].numpy()  # (N, P)
+        primary = model._primary(batch, model.fixed(batch.ids))[0].numpy()  # (N, P)
     weight = model.sentiment.weight.detach().numpy()  # (C, D, P)
     predictions = np.einsum("cdp,np->cnd", weight, primary)
     inputs = predictions.sum(1) / 3  # (C, D)

@@ -13,6 +13,10 @@ def export_command(
         Path, typer.Argument(metavar="BUNDLE", help="A trained model's folder, or a run's.")
     ],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write.")],
+    *,
+    store: Annotated[
+        str, typer.Option(help="How weights are stored: float32, or int8 in a quarter of the room.")
+    ] = "float32",
 ) -> None:
     """Write a model's graphs anew from its weights, as this release writes them.
 
@@ -22,6 +26,8 @@ def export_command(
     `capsar export runs/mine runs/mine-upgraded`
 
     `capsar export old/bundle old/bundle`
+
+    `capsar export runs/mine runs/mine-small --store int8`
     """
     from capsar.errors import MissingExtraError
 
@@ -29,5 +35,5 @@ def export_command(
         from capsar.training.run import export_bundle
     except ImportError as error:
         raise MissingExtraError("train", "Exporting") from error
-    export_bundle(bundle, out)
+    export_bundle(bundle, out, store=store)
     typer.echo(str(out))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,7 @@ from capsar.model.loss import margin_loss, reconstruction_loss
 from capsar.model.proximity import proximity
 from capsar.model.reconstruction import Reconstruction, about_scores, aspect_vector
 from capsar.model.routing import route
+from capsar.model.transformer import Transformer
 
 if TYPE_CHECKING:
     from capsar.config import ModelConfig
@@ -28,13 +29,19 @@ class Batch:
     """Sentences with one aspect each, or none, padded to one length."""
 
     ids: Tensor
-    """Word ids (B, T)."""
+    """Ids of words, or of pieces of them (B, T)."""
     mask: Tensor
-    """Which positions are words (B, T)."""
+    """Which positions are of words, and vote (B, T)."""
+    words: Tensor
+    """The word of each position (B, T); anything where there is none."""
+    attention: Tensor
+    """Which positions are read (B, T): special pieces are, though they do not vote."""
+    segments: Tensor
+    """0, or 1 in a second segment (B, T)."""
     first_words: Tensor
     """The first word of each mention of the aspect (B, M); negative where there is none."""
     aspect_mask: Tensor
-    """Which words belong to the aspect (B, T)."""
+    """Which positions belong to the aspect (B, T)."""
     polarity: Tensor
     """The index of the true class (B); negative if it is not known."""
 
@@ -45,7 +52,7 @@ class Batch:
     def without_aspect(self) -> Batch:
         """Hide where the aspect stands from proximity, but not from the reconstruction's target."""
         hidden = torch.full_like(self.first_words, -1)
-        return Batch(self.ids, self.mask, hidden, self.aspect_mask, self.polarity)
+        return replace(self, first_words=hidden)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,34 +68,52 @@ class Output:
 
 
 class Capsar(nn.Module):
-    """CAPSAR with a recurrent encoder.
+    """CAPSAR with a recurrent encoder, or with a pre-trained transformer in its place.
 
     Args:
         model_config: The sizes and choices of the network.
-        vectors: The initial vector of every word of the vocabulary (V, E), padding first. They stay
+        vectors: The initial vector of every word or piece of the vocabulary (V, E). They stay
             fixed, as the space of reconstruction and detection; what training adds to a word's
             vector is kept apart.
         num_trained: How many words, from the first, can be trained: those of the training texts. No
             other word ever gets a gradient, so nothing is lost, and much time is saved.
+        transformer: Whose input vectors these are, if the encoder is one.
+        vector_scale: What a transformer's vectors are multiplied by for reconstruction.
     """
 
+    encoder: BiRecurrent | Transformer
     word_vectors: Tensor
+    vector_scale: Tensor
 
-    def __init__(self, model_config: ModelConfig, vectors: Tensor, *, num_trained: int) -> None:
+    def __init__(
+        self,
+        model_config: ModelConfig,
+        vectors: Tensor,
+        *,
+        num_trained: int = 0,
+        transformer: Any = None,  # noqa: ANN401  (a model of any family)
+        vector_scale: float = 1.0,
+    ) -> None:
         super().__init__()
         self.model_config = model_config
         word_dim = vectors.shape[1]
-        self.register_buffer("word_vectors", vectors)
         self.learnt: nn.Embedding | None = None
-        if model_config.train_embeddings:
-            self.learnt = nn.Embedding(num_trained, word_dim, padding_idx=0)
-            nn.init.zeros_(self.learnt.weight)
-        self.encoder = BiRecurrent(
-            input_dim=word_dim,
-            units=model_config.units,
-            cell=model_config.cell,
-            input_dropout=model_config.input_dropout,
-        )
+        self.shares_table = transformer is not None and model_config.freeze_embeddings
+        if not self.shares_table:
+            self.register_buffer("word_vectors", vectors)
+        if transformer is not None:
+            self.register_buffer("vector_scale", torch.tensor(vector_scale))
+            self.encoder = Transformer(transformer, frozen=model_config.freeze_embeddings)
+        else:
+            if model_config.train_embeddings:
+                self.learnt = nn.Embedding(num_trained, word_dim, padding_idx=0)
+                nn.init.zeros_(self.learnt.weight)
+            self.encoder = BiRecurrent(
+                input_dim=word_dim,
+                units=model_config.units,
+                cell=model_config.cell,
+                input_dropout=model_config.input_dropout,
+            )
         self.primary = PrimaryCapsules(
             hidden_dim=self.encoder.hidden_dim,
             capsules_per_word=model_config.capsules_per_word,
@@ -119,24 +144,44 @@ class Capsar(nn.Module):
         # Without reconstruction its layer gets no gradient, and no process must wait for one.
         self.reconstruction.requires_grad_(model_config.reconstruction_weight != 0)
 
+    @property
+    def given(self) -> str:
+        """The name of the weights that are not trained, and that data or encoder give again."""
+        if isinstance(self.encoder, Transformer) and self.shares_table:
+            return self.encoder.table_name("encoder.")
+        return "word_vectors"
+
+    @property
+    def fixed_vectors(self) -> Tensor:
+        """The fixed vector of every word or piece (V, E), before it is scaled."""
+        if isinstance(self.encoder, Transformer) and self.shares_table:
+            return self.encoder.table
+        return self.word_vectors
+
     def forward(self, batch: Batch) -> Output:
         """Return the sentiment capsules of a batch."""
-        word_vectors = self._fixed(batch)  # (B, T, E)
+        word_vectors = self.fixed(batch.ids)  # (B, T, E)
         children = self._primary(batch, word_vectors)  # (B, N, P)
         if self.intermediate is not None:
             children = self.intermediate(children)  # (B, J, P')
         capsules = self.sentiment(children)  # (B, C, D)
         return Output(capsules, (capsules.square().sum(-1) + 1e-12).sqrt(), word_vectors)
 
-    def _fixed(self, batch: Batch) -> Tensor:
-        return functional.embedding(batch.ids, self.word_vectors)  # (B, T, E)
+    def fixed(self, ids: Tensor) -> Tensor:
+        """Return the fixed vectors of ids (B, T), the space of reconstruction: (B, T, E)."""
+        vectors = functional.embedding(ids, self.fixed_vectors)  # (B, T, E)
+        return vectors * self.vector_scale if isinstance(self.encoder, Transformer) else vectors
 
     def _primary(self, batch: Batch, word_vectors: Tensor) -> Tensor:
         """Return the primary capsules of a batch (B, N, P)."""
-        states = self.encode(batch.ids, word_vectors, batch.mask)  # (B, T, H)
+        if isinstance(self.encoder, Transformer):
+            states = self.encoder(batch.ids, batch.attention, batch.segments)  # (B, T, H)
+        else:
+            states = self.encode(batch.ids, word_vectors, batch.mask)  # (B, T, H)
         weights = proximity(
             batch.mask,
             batch.first_words,
+            batch.words,
             alpha=self.model_config.alpha,
             beta=self.model_config.beta,
             gamma=self.model_config.gamma,
@@ -169,14 +214,14 @@ class Capsar(nn.Module):
         return loss
 
     def about(self, batch: Batch, output: Output) -> Tensor:
-        """Return how much each sentiment capsule is about each word (B, C, T)."""
+        """Return how much each sentiment capsule is about each word or piece (B, C, T)."""
         opened = self.reconstruction.open_each(output.capsules)  # (B, C, E)
         return about_scores(opened, output.word_vectors, batch.mask)
 
     @torch.no_grad()
     def because(self, batch: Batch) -> Tensor:
-        """Return each word's share in each sentiment capsule (B, C, T); rows sum to lengths."""
-        primary = self._primary(batch, self._fixed(batch))  # (B, N, P)
+        """Return each word's or piece's share in each capsule (B, C, T); rows sum to lengths."""
+        primary = self._primary(batch, self.fixed(batch.ids))  # (B, N, P)
         children = primary
         layers = []
         for layer in (self.intermediate, self.sentiment):
@@ -188,16 +233,26 @@ class Capsar(nn.Module):
         return because_scores(primary, layers, capsules_per_word=per_word)
 
     @classmethod
-    def from_weights(cls, model_config: ModelConfig, weights: dict[str, Tensor]) -> Self:
+    def from_weights(
+        cls,
+        model_config: ModelConfig,
+        weights: dict[str, Tensor],
+        *,
+        transformer: Any = None,  # noqa: ANN401
+    ) -> Self:
         """Make a network from the weights that another one saved.
 
         Raises:
             ArtifactError: If they are not those of such a network.
         """
         try:
-            vectors = weights["word_vectors"]
-            num_trained = len(weights["learnt.weight"]) if model_config.train_embeddings else 0
-            model = cls(model_config, vectors, num_trained=num_trained)
+            if transformer is not None:
+                table = transformer.get_input_embeddings().weight.detach()
+                model = cls(model_config, table.clone(), transformer=transformer)
+            else:
+                vectors = weights["word_vectors"]
+                num_trained = len(weights["learnt.weight"]) if model_config.train_embeddings else 0
+                model = cls(model_config, vectors, num_trained=num_trained)
             model.load_state_dict(weights)
         except (KeyError, RuntimeError) as error:
             raise ArtifactError(f"The weights do not fit the configuration: {error}") from error

@@ -10,69 +10,95 @@ import torch
 
 from capsar.labels import CLASSES
 from capsar.model.network import Batch
-from capsar.text import WordTokenizer, segment, words_within
+from capsar.text import segment, words_within
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from capsar.data.example import Example
+    from capsar.pieces import SentenceTokenizer
 
 _BATCHES_SORTED_TOGETHER = 16
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedExample:
-    """An example as word ids and word positions."""
+    """An example as ids, and positions of words."""
 
     ids: tuple[int, ...]
+    """Of words, or of pieces of words and special pieces."""
     first_words: tuple[int, ...]
     """The first word of each mention of the aspect."""
     aspect_words: tuple[int, ...]
     polarity: int
     """The index of the class, or -1 if it is not known."""
+    words: tuple[int, ...] | None = None
+    """The word of each id, -1 for none; not given where each id is a word."""
+    segments: tuple[int, ...] | None = None
+    """0 or 1 for each id; not given where all are 0."""
 
 
-def encode_examples(examples: Sequence[Example], tokenizer: WordTokenizer) -> list[EncodedExample]:
+def encode_examples(
+    examples: Sequence[Example], tokenizer: SentenceTokenizer
+) -> list[EncodedExample]:
     """Cut texts into words, look up their ids, and find the words of each aspect.
 
     Texts that many examples share are cut once.
     """
     texts = list(dict.fromkeys(example.text for example in examples))
     spans = {text: segment(text) for text in texts}
-    words = [[text[start:end] for start, end in spans[text]] for text in texts]
-    ids = {text: tuple(found) for text, found in zip(texts, tokenizer.encode(words), strict=True)}
-    encoded = []
-    for example in examples:
-        mentions = [words_within(spans[example.text], s.start, s.end) for s in example.spans]
-        touched = [mention for mention in mentions if mention]
-        known = example.polarity in CLASSES
-        encoded.append(
-            EncodedExample(
-                ids=ids[example.text],
-                first_words=tuple(mention[0] for mention in touched),
-                aspect_words=tuple(sorted({word for mention in touched for word in mention})),
-                polarity=CLASSES.index(example.polarity) if known else -1,
-            )
+    words = {text: [text[start:end] for start, end in spans[text]] for text in texts}
+    mentions = [
+        [within for s in e.spans if (within := words_within(spans[e.text], s.start, s.end))]
+        for e in examples
+    ]
+    asked = [  # what an encoder reads: the sentence, and the first mention if it reads aspects
+        (e.text, touched[0] if touched and tokenizer.reads_aspect else range(0))
+        for e, touched in zip(examples, mentions, strict=True)
+    ]
+    distinct = list(dict.fromkeys(asked))
+    laid_out = tokenizer.lay_out(
+        [words[text] for text, _ in distinct],
+        [[words[text][word] for word in mention] for text, mention in distinct],
+    )
+    layouts = dict(zip(distinct, laid_out, strict=True))
+    return [
+        EncodedExample(
+            ids=layouts[question].ids,
+            first_words=tuple(mention[0] for mention in touched),
+            aspect_words=tuple(sorted({word for mention in touched for word in mention})),
+            polarity=CLASSES.index(example.polarity) if example.polarity in CLASSES else -1,
+            words=layouts[question].words,
+            segments=layouts[question].segments,
         )
-    return encoded
+        for example, question, touched in zip(examples, asked, mentions, strict=True)
+    ]
 
 
 def collate(encoded: Sequence[EncodedExample]) -> Batch:
     """Pad examples to one length; a text without words becomes padding, which does not vote."""
-    num_words = max(1, *(len(example.ids) for example in encoded))
+    width = max(1, *(len(example.ids) for example in encoded))
     num_mentions = max(1, *(len(example.first_words) for example in encoded))
     size = len(encoded)
-    ids = torch.zeros(size, num_words, dtype=torch.long)  # (B, T)
-    mask = torch.zeros(size, num_words, dtype=torch.bool)  # (B, T)
+    ids = torch.zeros(size, width, dtype=torch.long)  # (B, T)
+    words = torch.full((size, width), -1)  # (B, T)
+    segments = torch.zeros(size, width, dtype=torch.long)  # (B, T)
     first_words = torch.full((size, num_mentions), -1)  # (B, M)
-    aspect_mask = torch.zeros(size, num_words, dtype=torch.bool)  # (B, T)
+    aspect_mask = torch.zeros(size, width, dtype=torch.bool)  # (B, T)
     for row, example in enumerate(encoded):
-        ids[row, : len(example.ids)] = torch.tensor(example.ids, dtype=torch.long)
-        mask[row, : len(example.ids)] = True
+        number = len(example.ids)
+        own = range(number) if example.words is None else example.words
+        ids[row, :number] = torch.tensor(example.ids, dtype=torch.long)
+        words[row, :number] = torch.tensor(own, dtype=torch.long)
+        if example.segments is not None:
+            segments[row, :number] = torch.tensor(example.segments, dtype=torch.long)
         first_words[row, : len(example.first_words)] = torch.tensor(example.first_words).long()
-        aspect_mask[row, list(example.aspect_words)] = True
+        aspect = set(example.aspect_words)
+        aspect_mask[row, [place for place, word in enumerate(own) if word in aspect]] = True
+    lengths = torch.tensor([len(example.ids) for example in encoded])  # (B)
+    attention = torch.arange(width) < lengths.unsqueeze(1)  # (B, T)
     polarity = torch.tensor([example.polarity for example in encoded])  # (B)
-    return Batch(ids, mask, first_words, aspect_mask, polarity)
+    return Batch(ids, words >= 0, words, attention, segments, first_words, aspect_mask, polarity)
 
 
 def epoch_batches(

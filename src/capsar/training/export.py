@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import TensorProto
 
+from capsar.model.transformer import Transformer
 from capsar.training.capsule_graph import (
     about,
     because,
@@ -22,6 +23,7 @@ from capsar.training.capsule_graph import (
     votes,
 )
 from capsar.training.graph import Graph
+from capsar.training.transformer_graph import export_transformer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,10 +35,13 @@ _CELL_SETTINGS: dict[str, dict[str, Any]] = {"gru": {"linear_before_reset": 1}, 
 
 
 def export_encoder(model: Capsar) -> bytes:
-    """Return the graph from word ids to hidden states.
+    """Return the graph from ids to hidden states.
 
-    In: `ids` (S, T), `mask` (S, T). Out: `states` (S, T, H), `word_vectors` (S, T, E).
+    In: `ids` (S, T), `mask` (S, T), what is read of them; of a transformer that reads the aspect as
+    a second segment, `segments` (S, T) too. Out: `states` (S, T, H), `word_vectors` (S, T, E).
     """
+    if isinstance(model.encoder, Transformer):
+        return export_transformer(model)
     graph = Graph()
     graph.input("ids", "int64", ("S", "T"))
     graph.input("mask", "bool", ("S", "T"))
@@ -74,15 +79,15 @@ def export_encoder(model: Capsar) -> bytes:
 def export_capsules(model: Capsar) -> bytes:
     """Return the graph from hidden states and aspects to capsule lengths and word scores.
 
-    In: `states` (S, T, H), `word_vectors` (S, T, E), `mask` (S, T), `words` (S, T), the word each
-    position belongs to, `sentence` (A), that of each aspect, `first_words` (A, M), the first word
-    of each mention, negative where there is none; `want_about`, `want_because`, whether those are
-    computed. Out: `lengths` (A, C), and the scores `about` and `because` (A, C, T), or (A, C, 0)
-    where they are not wanted.
+    In: `states` (S, T, H), `word_vectors` (S, T, E), `mask` (S, T), which positions vote, `words`
+    (S, T), the word each belongs to, `sentence` (A), that of each aspect, `first_words` (A, M), the
+    first word of each mention, negative where there is none; `want_about`, `want_because`, whether
+    those are computed. Out: `lengths` (A, C), and the scores `about` and `because` (A, C, T), or
+    (A, C, 0) where they are not wanted.
     """
     graph = Graph()
     graph.input("states", "float", ("S", "T", model.encoder.hidden_dim))
-    graph.input("word_vectors", "float", ("S", "T", model.word_vectors.shape[1]))
+    graph.input("word_vectors", "float", ("S", "T", model.fixed_vectors.shape[1]))
     graph.input("mask", "bool", ("S", "T"))
     graph.input("words", "int64", ("S", "T"))
     graph.input("sentence", "int64", ("A",))

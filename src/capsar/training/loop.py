@@ -13,6 +13,7 @@ import torch
 
 from capsar.errors import ConfigError
 from capsar.training.batches import EncodedExample, collate, epoch_batches
+from capsar.training.optimizer import set_rates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from capsar.config import TrainConfig
     from capsar.evaluation.metrics import Figures
+    from capsar.model.first_token import FirstToken
     from capsar.model.network import Capsar
     from capsar.training.checkpoint import Progress
 
@@ -45,7 +47,7 @@ class StepInfo:
 
 
 def train_steps(
-    model: Capsar,
+    model: Capsar | FirstToken,
     optimizer: Optimizer,
     encoded: Sequence[EncodedExample],
     evaluate_dev: Callable[[], Figures] | None,
@@ -73,6 +75,8 @@ def train_steps(
         wrapped.train()
         for indices in batches[progress.batch :]:
             start = time.perf_counter()
+            set_rates(optimizer, train_config, progress.step,
+                      len(batches) * train_config.max_epochs)  # fmt: skip
             loss = _step(wrapped, model, optimizer, [encoded[i] for i in indices], train_config,
                          accelerator, progress.step)  # fmt: skip
             progress.step += 1
@@ -88,7 +92,7 @@ def train_steps(
 
 def _step(
     wrapped: torch.nn.Module,
-    model: Capsar,
+    model: Capsar | FirstToken,
     optimizer: Optimizer,
     examples: Sequence[EncodedExample],
     train_config: TrainConfig,
@@ -105,7 +109,7 @@ def _step(
     lower = train_config.mixed_precision == "bf16"
     with torch.autocast(accelerator.device.type, dtype=torch.bfloat16, enabled=lower):
         output = wrapped(batch)
-    losses = model.loss(batch, output)  # (B of this process)
+    losses: Tensor = model.loss(batch, output)  # (B of this process)
     share = float(rank < len(examples))  # a process without an example of its own adds nothing
     loss: Tensor = losses.sum() * share / len(examples)
     accelerator.backward(loss * world)  # gradients are averaged over processes

@@ -16,14 +16,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from capsar.data.example import Example
+    from capsar.model.first_token import FirstToken
     from capsar.model.network import Capsar
-    from capsar.text import WordTokenizer
+    from capsar.pieces import SentenceTokenizer
 
 
 class NetworkPredictor:
     """Capsule lengths from a network, in batches of like length, in the order of the examples."""
 
-    def __init__(self, model: Capsar, tokenizer: WordTokenizer, *, batch_size: int = 64) -> None:
+    def __init__(
+        self, model: Capsar | FirstToken, tokenizer: SentenceTokenizer, *, batch_size: int = 64
+    ) -> None:
         self._model = model
         self._tokenizer = tokenizer
         self._batch_size = batch_size

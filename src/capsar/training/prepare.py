@@ -7,27 +7,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import torch
-
-from capsar.data.catalog import TEST, datasets, find_file, identify, training_examples
+from capsar.config import ModelConfig
+from capsar.data.catalog import TEST, datasets, identify, training_examples
 from capsar.data.formats.tables import Columns
 from capsar.data.readers import read_examples
 from capsar.data.splits import drop_hashed, drop_shared, split_dev
 from capsar.errors import ConfigError, DataError
 from capsar.evaluation.evaluate import judgeable
 from capsar.labels import CLASSES
-from capsar.model.vectors import WordVectors, load_vectors, vector_words
-from capsar.text import WordTokenizer, build_vocabulary
-from capsar.training.card import RANDOM
+from capsar.training.vocabulary import find_published, gather_known
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from capsar.config import DataConfig
-    from capsar.data.catalog import Dataset
     from capsar.data.example import Example
     from capsar.data.overlap import Sharing
+    from capsar.model.transformer import Pretrained
+    from capsar.pieces import SentenceTokenizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +33,28 @@ class Prepared:
 
     train: list[Example]
     dev: list[Example]
-    tokenizer: WordTokenizer
+    tokenizer: SentenceTokenizer
     vectors: Tensor
-    """The initial vector of every word (V, E)."""
+    """The initial vector of every word or piece (V, E)."""
     num_trained: int
     facts: dict[str, Any]
     """What the model card says of the data."""
     fingerprint: str
+    encoder: Pretrained | None = None
+    """The pre-trained encoder, if the model has one."""
+    vector_scale: float = 1.0
+    """What its vectors are multiplied by for reconstruction."""
 
 
-def prepare_data(data_config: DataConfig, *, seed: int = 0) -> Prepared:
+def prepare_data(
+    data_config: DataConfig, model_config: ModelConfig | None = None, *, seed: int = 0
+) -> Prepared:
     """Read the training data, cut or read the dev part, and build vocabulary and vectors.
+
+    Args:
+        data_config: What is trained on.
+        model_config: Of the network; it need not be given for a recurrent one.
+        seed: Of random vectors.
 
     Raises:
         DataError: If there is nothing to train on.
@@ -76,14 +84,8 @@ def prepare_data(data_config: DataConfig, *, seed: int = 0) -> Prepared:
             "to choose the epoch on; each needs an aspect in its text and a polarity of "
             f"{', '.join(CLASSES)}"
         )
-    texts = list(dict.fromkeys(example.text for example in train_part))
-    path = _vectors_path(data_config.vectors) if data_config.vectors else None
-    known = vector_words(path, data_config.max_vector_words) if path else []
-    tokenizer = WordTokenizer.build(build_vocabulary(texts, known))
-    vectors = load_vectors(path, tokenizer.vocabulary()) if path else None
-    table = _initial_vectors(tokenizer, vectors, word_dim=data_config.word_dim, seed=seed)
-    published = _published(data_config.train)
-    published_vectors = _published(data_config.vectors) if path else None
+    known = gather_known(data_config, model_config or ModelConfig(), train_part, seed=seed)
+    published = find_published(data_config.train)
     facts = {
         "train": _shown(data_config.train),
         "dataset": published.name if published else "",
@@ -94,23 +96,25 @@ def prepare_data(data_config: DataConfig, *, seed: int = 0) -> Prepared:
         "shared_sentences_dropped": sum(dropped.values()),
         "test_sentences_dropped": held_by_test_sets,
         "shared_by_kind": {str(kind): count for kind, count in dropped.items()},
-        "vectors": path.name if path else RANDOM,
-        "vectors_licence": published_vectors.licence if published_vectors else "",
-        "words": len(tokenizer),
+        "vectors": known.source,
+        "vectors_licence": known.licence,
+        "words": len(known.tokenizer),
     }
     return Prepared(
         train_part,
         dev_part,
-        tokenizer,
-        table,
-        len(build_vocabulary(texts)) + 2,
+        known.tokenizer,
+        known.table,
+        known.num_trained,
         facts,
-        _fingerprint(train_part, dev_part, tokenizer, table),
+        _fingerprint(train_part, dev_part, known.tokenizer, known.table),
+        known.encoder,
+        known.scale,
     )
 
 
 def _fingerprint(
-    train_part: list[Example], dev_part: list[Example], tokenizer: WordTokenizer, table: Tensor
+    train_part: list[Example], dev_part: list[Example], tokenizer: SentenceTokenizer, table: Tensor
 ) -> str:
     """A hash of everything training sees of its data: a changed file must not be mixed with."""
     digest = hashlib.sha256()
@@ -143,44 +147,6 @@ def _read(source: str, data_config: DataConfig, *, default_part: str) -> list[Ex
     return list(read_examples(path, columns=columns))
 
 
-def _vectors_path(source: str) -> Path:
-    return find_file(source, "vectors") if source in datasets() else Path(source)
-
-
 def _shown(source: str) -> str:
     """A dataset's name, or a file's without the folders of this machine."""
     return source if source.partition(":")[0] in datasets() else Path(source).name
-
-
-def _published(source: str) -> Dataset | None:
-    """The dataset of the catalog that a name or a file is, the file judged by its content."""
-    known = datasets().get(source.partition(":")[0])
-    if known is None:
-        found = identify(Path(source))
-        known = found[0] if found else None
-    return known
-
-
-def _initial_vectors(
-    tokenizer: WordTokenizer,
-    vectors: WordVectors | None,
-    *,
-    word_dim: int,
-    seed: int,
-) -> Tensor:
-    """Return the first vector of every word (V, E): pre-trained, or random of the same spread."""
-    words = tokenizer.vocabulary()
-    some = vectors is not None and len(vectors.words) > 0
-    dim = vectors.matrix.shape[1] if vectors is not None else word_dim
-    spread = float(vectors.matrix.std()) if vectors is not None and some else 0.4
-    table = np.zeros((len(words), dim), dtype=np.float32)
-    rows = {word: row for row, word in enumerate(words)}
-    if vectors is not None and some:
-        table[1] = vectors.matrix.mean(0)  # any unknown word
-        for word, vector in zip(vectors.words, vectors.matrix, strict=True):
-            table[rows.pop(word)] = vector
-    generator = np.random.default_rng(seed)
-    first = 2 if some else 1  # padding is zero
-    for row in sorted(row for row in rows.values() if row >= first):
-        table[row] = generator.normal(0, spread, dim)
-    return torch.from_numpy(table)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load, save
+from safetensors.torch import save
 
 from capsar import __version__
 from capsar.bundle import (
@@ -22,14 +21,14 @@ from capsar.bundle import (
     open_bundle,
     write_bundle,
 )
-from capsar.config import ModelConfig, from_dict
 from capsar.config import run_config as make_config
 from capsar.errors import ArtifactError, ConfigError
 from capsar.evaluation.evaluate import compute_predictions, evaluate
 from capsar.evaluation.metrics import Figures, compute_figures
 from capsar.labels import CLASSES
 from capsar.model.network import Capsar
-from capsar.text import SEGMENTATION, WordTokenizer
+from capsar.pieces import load_tokenizer
+from capsar.text import SEGMENTATION
 from capsar.training.batches import encode_examples
 from capsar.training.card import render_card
 from capsar.training.checkpoint import (
@@ -43,9 +42,19 @@ from capsar.training.checkpoint import (
 from capsar.training.export import export_capsules, export_encoder
 from capsar.training.log import RunLog
 from capsar.training.loop import StepInfo, train_steps
+from capsar.training.networks import (
+    Network,
+    bundled_network,
+    encoder_settings,
+    new_network,
+    restore_network,
+    trained_weights,
+)
+from capsar.training.optimizer import make_optimizer
 from capsar.training.predictor import NetworkPredictor
 from capsar.training.prepare import Prepared, prepare_data
 from capsar.training.processes import make_accelerator
+from capsar.training.storage import STORES, store_int8
 from capsar.training.tune import choose_about_threshold
 
 if TYPE_CHECKING:
@@ -54,8 +63,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from capsar.bundle import Bundle
     from capsar.config import RunConfig
+    from capsar.pieces import SentenceTokenizer
 
 _LOG = logging.getLogger(__name__)
 
@@ -92,15 +101,11 @@ def train(
     except OSError as error:
         raise ArtifactError(f"Cannot use {str(folder)!r} as a run's folder: {error}") from error
     accelerator = make_accelerator()
-    prepared = prepare_data(run_config.data, seed=run_config.train.seed)
+    prepared = prepare_data(run_config.data, run_config.model, seed=run_config.train.seed)
     torch.manual_seed(run_config.train.seed)
-    model = Capsar(run_config.model, prepared.vectors, num_trained=prepared.num_trained)
+    model = new_network(run_config.model, prepared)
     model.to(accelerator.device)
-    optimizer = torch.optim.Adam(
-        (p for p in model.parameters() if p.requires_grad),
-        lr=run_config.train.learning_rate,
-        fused=True,
-    )
+    optimizer = make_optimizer(model, run_config.train)
     run = run_config.as_dict() | {"fingerprint": prepared.fingerprint}
     progress, best = _resume(folder, run, model, optimizer)
     predictor = NetworkPredictor(model, prepared.tokenizer)
@@ -136,7 +141,7 @@ def train(
             on_step(info)
     log.close()
     if accelerator.is_main_process and not (was_finished and _is_whole(folder / "bundle")):
-        _write(folder / "bundle", run_config, prepared, best, progress)
+        _write(folder / "bundle", run_config, prepared, best, progress, model.given)
     accelerator.wait_for_everyone()
     accelerator.end_training()
     dev = progress.history[progress.best_epoch]
@@ -145,55 +150,48 @@ def train(
     )
 
 
-def load_network(folder: Path) -> tuple[Capsar, WordTokenizer]:
+def load_network(folder: Path) -> tuple[Network, SentenceTokenizer]:
     """Load the network and the tokenizer of a bundle, for evaluating or training further.
 
     Raises:
         ArtifactError: If it is damaged, or holds no weights of the network it describes.
     """
     bundle = open_bundle(folder)
-    return _network(bundle).eval(), WordTokenizer.load(bundle.path(TOKENIZER))
+    tokenizer = load_tokenizer(bundle.path(TOKENIZER), bundle.config)
+    return bundled_network(bundle).eval(), tokenizer
 
 
-def export_bundle(source: Path, out: Path) -> None:
+def export_bundle(source: Path, out: Path, *, store: str = STORES[0]) -> None:
     """Write a bundle whose graphs are made anew, from the weights of one that is there.
 
     Args:
         source: A bundle, or the folder of a run that ended with one.
         out: Where it will be; a bundle that is there, be it the source, is replaced in one step.
+        store: How the graphs hold their weights: as `float32`, or as `int8` in a quarter of the
+            room, which are turned back once, when the model is loaded.
 
     Raises:
         ArtifactError: If the source is damaged or holds no weights, or `out` cannot be written.
+        ConfigError: If there is no such way to store weights, or the network is never exported.
     """
+    if store not in STORES:
+        raise ConfigError(f"store must be one of {STORES}, got {store!r}")
     inside = source / "bundle"
     bundle = open_bundle(inside if inside.is_dir() else source)
-    model = _network(bundle)
+    model = bundled_network(bundle)
     files = {name: bundle.path(name).read_bytes() for name in bundle.files if name != CONFIG}
-    files |= {ENCODER: export_encoder(model), CAPSULES: export_capsules(model)}
-    settings = bundle.config | {"capsar_version": __version__}
+    graphs = _graphs(model)
+    if not graphs:
+        raise ConfigError("A network with the head 'first-token' is a baseline: it has no graphs")
+    if store == "int8":
+        graphs = {name: store_int8(content) for name, content in graphs.items()}
+    files |= graphs
+    settings = bundle.config | {"capsar_version": __version__, "store": store}
     write_bundle(out, settings, files)
 
 
-def _network(bundle: Bundle) -> Capsar:
-    """The network of a verified bundle."""
-    path = bundle.path(WEIGHTS)
-    try:
-        model_config = from_dict(ModelConfig, bundle.config.get("model"))
-        return Capsar.from_weights(model_config, load(path.read_bytes()))
-    except (SafetensorError, ArtifactError, ConfigError) as error:
-        raise ArtifactError(
-            f"{str(path)!r} does not hold the weights of the network in {CONFIG}: {error}. "
-            "Get the bundle again."
-        ) from error
-
-
-def trained_weights(model: Capsar) -> dict[str, Tensor]:
-    """Return what training changes: not the word vectors, which the data gives again."""
-    return {k: v.detach() for k, v in model.state_dict().items() if k != "word_vectors"}
-
-
 def _resume(
-    folder: Path, run: dict[str, Any], model: Capsar, optimizer: torch.optim.Optimizer
+    folder: Path, run: dict[str, Any], model: Network, optimizer: torch.optim.Optimizer
 ) -> tuple[Progress, dict[str, Tensor]]:
     """Put a run back where its last good checkpoint left it, if there is one."""
     checkpoint = load_checkpoint(folder / "checkpoints")
@@ -205,7 +203,8 @@ def _resume(
             f"{str(folder)!r} holds a run with another configuration or other data "
             f"(different: {', '.join(what)}); name another folder"
         )
-    model.load_state_dict({"word_vectors": model.word_vectors, **checkpoint.model})
+    given = {name: value for name, value in model.state_dict().items() if name == model.given}
+    model.load_state_dict(given | checkpoint.model)
     restore_optimizer(optimizer, checkpoint.optimizer)
     _LOG.info("Going on from step %d", checkpoint.progress.step)
     return checkpoint.progress, checkpoint.best
@@ -233,28 +232,33 @@ def _is_whole(folder: Path) -> bool:
 
 def _write(
     folder: Path, run_config: RunConfig, prepared: Prepared, best: dict[str, Tensor],
-    progress: Progress,
+    progress: Progress, given: str,
 ) -> None:  # fmt: skip
     """Write the bundle of the best epoch."""
-    weights = {"word_vectors": prepared.vectors, **best}
+    shown = run_config
+    if prepared.encoder is not None:  # no folder of this machine
+        named = replace(run_config.model, encoder=prepared.encoder.name)
+        shown = replace(run_config, model=named)
     settings: dict[str, Any] = {
         "capsar_version": __version__,
         "segmentation": SEGMENTATION,
         "classes": [str(polarity) for polarity in CLASSES],
-        "model": asdict(run_config.model),
+        "model": asdict(shown.model),
         "trained_on": prepared.facts,
         "dev": progress.history[progress.best_epoch],
-    }
+    } | encoder_settings(prepared)
+    weights = ({given: prepared.vectors} if given else {}) | best
     contiguous = {name: value.cpu().contiguous() for name, value in weights.items()}
-    model = Capsar.from_weights(run_config.model, contiguous)
+    model = restore_network(run_config.model, contiguous, settings.get("transformer"))
     dev, span_f1 = None, None
     if prepared.dev:
         dev = evaluate(NetworkPredictor(model, prepared.tokenizer), prepared.dev)
+        settings["dev_intervals"] = asdict(dev.intervals)
+    if prepared.dev and isinstance(model, Capsar):
         threshold, span_f1 = choose_about_threshold(model, prepared.tokenizer, prepared.dev)
         settings |= {"about_threshold": threshold, "dev_span_f1": span_f1}
-        settings["dev_intervals"] = asdict(dev.intervals)
     card = render_card(
-        run_config,
+        shown,
         prepared.facts,
         epoch=progress.best_epoch,
         num_epochs=len(progress.history),
@@ -262,10 +266,16 @@ def _write(
         span_f1=span_f1,
     )
     files = {
-        ENCODER: export_encoder(model),
-        CAPSULES: export_capsules(model),
+        **_graphs(model),
         TOKENIZER: prepared.tokenizer.content(),
         WEIGHTS: save(contiguous),
         CARD: card.encode("utf-8", "backslashreplace"),
     }
     write_bundle(folder, settings, files)
+
+
+def _graphs(model: Network) -> dict[str, bytes]:
+    """The graphs of a network; one without capsules has none."""
+    if not isinstance(model, Capsar):
+        return {}
+    return {ENCODER: export_encoder(model), CAPSULES: export_capsules(model)}

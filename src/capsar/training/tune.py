@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from capsar.analyze import find_aspects
-from capsar.text import WordTokenizer, segment
+from capsar.pieces import to_words
+from capsar.text import segment
 from capsar.training.batches import collate, encode_examples
 
 if TYPE_CHECKING:
@@ -17,13 +18,14 @@ if TYPE_CHECKING:
 
     from capsar.data.example import Example
     from capsar.model.network import Capsar
+    from capsar.pieces import SentenceTokenizer
 
 THRESHOLDS = tuple(round(0.05 * step, 2) for step in range(1, 20))
 _BATCH = 64
 
 
 def choose_about_threshold(
-    model: Capsar, tokenizer: WordTokenizer, dev: Sequence[Example]
+    model: Capsar, tokenizer: SentenceTokenizer, dev: Sequence[Example]
 ) -> tuple[float, float]:
     """Return the threshold with the best exact-span F1 on the dev sentences, and that F1."""
     gold: dict[str, set[tuple[int, int]]] = {}
@@ -38,7 +40,8 @@ def choose_about_threshold(
         batch = collate(encoded).without_aspect()
         with torch.inference_mode():
             output = model.eval()(batch)
-            about = model.about(batch, output).numpy()
+            pieces = model.about(batch, output).numpy()
+        about = to_words(pieces, batch.words.numpy(), how="about")
         for row, text in enumerate(some):
             lengths, scores = output.lengths[row].numpy(), about[row]
             for threshold, count in counts.items():
