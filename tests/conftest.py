@@ -24,6 +24,15 @@ def shared() -> Path:
     return Path(folder).resolve()
 
 
+@pytest.fixture(scope="session")
+def minilm() -> Path:
+    """The real all-MiniLM-L6-v2; without it, tests that need it are skipped with the reason."""
+    folder = os.environ.get("CAPSAR_ENCODERS")
+    if not folder:
+        pytest.skip("CAPSAR_ENCODERS is not set: no pre-trained encoder is at hand")
+    return Path(folder).resolve() / "all-MiniLM-L6-v2"
+
+
 @pytest.fixture
 def root() -> Path:
     """The project's own folder."""
