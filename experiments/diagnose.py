@@ -36,7 +36,7 @@ _DATASETS = ("restaurant", "laptop")
 def diagnose(run: Run, folder: Path) -> dict[str, Any]:
     """Train a run in a folder of its own, and judge each epoch's weights on the test part."""
     config = run.config()
-    prepared = prepare_data(config.data, seed=run.seed)
+    prepared = prepare_data(config.data, config.model, seed=run.seed)
     test = judgeable(test_examples(DATASETS[run.dataset]))
     kept = folder / "test.json"
     judged: dict[str, dict[str, float]] = json.loads(kept.read_text()) if kept.is_file() else {}

@@ -25,8 +25,11 @@ from capsar.evaluation.evaluate import evaluate, judgeable
 from capsar.evaluation.robustness import ARTS_OF, arts_examples, judge_mixed, judge_robustness
 from capsar.labels import CLASSES
 from capsar.model.vectors import vector_words
+from capsar.pieces import PieceTokenizer
 from capsar.text import segment, spelling, words_within
+from capsar.training.predictor import NetworkPredictor
 from capsar.training.prepare import prepare_data
+from capsar.training.run import load_network
 from cases import CASES
 from runs import DATASETS, thin_vectors
 
@@ -47,25 +50,27 @@ _BINS = 10
 def judge_bundle(run: Run, bundle: Path) -> dict[str, Any]:
     """Judge a run's bundle on the test part of its dataset."""
     dataset = DATASETS[run.dataset]
-    analyzer = load(bundle)
     config = run.config()
-    prepared = prepare_data(config.data, seed=run.seed)
+    # The baseline has no graphs: the network itself is judged.
+    has_graphs = config.model.head == "capsules"
+    predictor = load(bundle) if has_graphs else NetworkPredictor(*load_network(bundle))
+    prepared = prepare_data(config.data, config.model, seed=run.seed)
     examples = test_examples(dataset)
-    lengths = analyzer.predict_lengths(judgeable(examples))
-    mixed = judge_mixed(analyzer, examples)
-    arts = judge_robustness(analyzer, arts_examples(dataset)) if dataset in ARTS_OF else None
+    lengths = predictor.predict_lengths(judgeable(examples))
+    mixed = judge_mixed(predictor, examples)
+    arts = judge_robustness(predictor, arts_examples(dataset)) if dataset in ARTS_OF else None
     # Twitter has no terms to find but its one target; an untrained layer reconstructs nothing.
-    detects = dataset in ARTS_OF and config.model.reconstruction_weight > 0
+    detects = dataset in ARTS_OF and config.model.reconstruction_weight > 0 and has_graphs
     judged: dict[str, Any] = _rounded(
         {
             "train_examples": len(prepared.train),
             "dev_examples": len(prepared.dev),
             "coverage": _coverage(run, prepared, examples),
-            "test": evaluate(analyzer, examples).as_dict(),
+            "test": evaluate(predictor, examples).as_dict(),
             "calibration": _calibration(judgeable(examples), lengths),
             "mixed_polarity": asdict(mixed) if mixed else None,
             "arts": arts.as_dict() if arts else None,
-            "detection": _detection(analyzer, prepared, examples) if detects else None,
+            "detection": _detection(load(bundle), prepared, examples) if detects else None,
             "cases": _cases(run.dataset, judgeable(examples), lengths),
         }
     )
@@ -132,9 +137,11 @@ class _Vectors:
 
 
 def _coverage(run: Run, prepared: Prepared, test: Sequence[Example]) -> dict[str, float]:
-    """The share of words, as they occur, that have a pre-trained vector."""
+    """The share of words, as they occur, that have a pre-trained vector (or only known pieces)."""
     known: set[str] = set()
-    if run.vector_share:
+    if isinstance(prepared.tokenizer, PieceTokenizer):
+        known = _known_words(prepared.tokenizer, (*prepared.train, *judgeable(test)))
+    elif run.vector_share:
         (name,) = (value for _, name, value in run.settings if name == "vectors")
         thin = run.vector_share < 1
         path = thin_vectors(name, run.vector_share) if thin else find_file(name, "vectors")
@@ -146,6 +153,14 @@ def _coverage(run: Run, prepared: Prepared, test: Sequence[Example]) -> dict[str
         words = [spelling(text[start:end]) for text in texts for start, end in segment(text)]
         shares[part] = sum(word in known for word in words) / len(words)
     return shares
+
+
+def _known_words(tokenizer: PieceTokenizer, examples: Sequence[Example]) -> set[str]:
+    """The words whose pieces are all known."""
+    texts = {example.text for example in examples}
+    words = sorted({text[start:end] for text in texts for start, end in segment(text)})
+    pieces = zip(words, tokenizer.pieces(words), strict=True)
+    return {spelling(word) for word, ids in pieces if tokenizer.unknown not in ids}
 
 
 def _calibration(

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from capsar.training.run import TrainResult
 
 
+_PACKAGES = ("torch", "onnxruntime", "numpy", "accelerate")
+
+
 def do_run(run: Run) -> int:
     """Do what is missing of a run, unless another process is at it."""
     torch.set_num_threads(1)
@@ -56,7 +59,7 @@ def _describe(run: Run, result: TrainResult) -> dict[str, Any]:
         "row": run.row,
         "source": run.source,
         "point": run.point,
-        "encoder": "bigru",
+        "encoder": run.encoder,
         "dataset": run.dataset,
         "protocol": run.protocol,
         "seed": run.seed,
@@ -66,7 +69,7 @@ def _describe(run: Run, result: TrainResult) -> dict[str, Any]:
         "commit": (result.bundle.parent / "commit").read_text().strip(),
         "judged_at": commit_of_code(),
         "versions": {"python": platform.python_version()}
-        | {name: version(name) for name in ("torch", "onnxruntime", "numpy", "accelerate")},
+        | {name: version(name) for name in _PACKAGES + ("transformers",) * bool(run.pretrained)},
         "machine": machine_class(),
         "seconds": round(result.seconds, 1),
         "best_epoch": result.best_epoch,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from capsar.config import run_config
 from capsar.data.catalog import find_file
+from capsar.model.transformer import find_encoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +34,17 @@ DATASETS = {
     "twitter": "twitter",
 }
 MAIN = ("capsar", "capsar-wo-r", "capsar-wo-h", "capsar-fixed")
+BERT = (
+    "bert-minilm",
+    "bert-minilm-others",
+    "capsar-bert-minilm",
+    "capsar-bert-minilm-others",
+    "capsar-bert-minilm-pair",
+    "bert-mpnet",
+    "capsar-bert-mpnet",
+)
 SWEEPS = ("sweep-routing", "sweep-lambda", "sweep-train-share", "sweep-vector-share")
+ALL = MAIN + SWEEPS + BERT
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +86,25 @@ class Run:
         return RESULTS / f"{self.name}.json"
 
     @property
+    def pretrained(self) -> str:
+        """The name of its pre-trained encoder, if it has one."""
+        return next((str(value) for _, name, value in self.settings if name == "encoder"), "")
+
+    @property
+    def encoder(self) -> str:
+        """The name of its encoder."""
+        return self.pretrained or "bigru"
+
+    @property
+    def can_run(self) -> bool:
+        """Whether its pre-trained encoder is at hand; nothing is fetched for a table."""
+        return not self.pretrained or Path(find_encoder(self.pretrained)).is_dir()
+
+    @property
     def vectors(self) -> str:
         """The name of its word vectors."""
+        if self.pretrained:
+            return f"{self.pretrained} input pieces"
         if not self.vector_share:
             return "random"
         (name,) = (value for _, name, value in self.settings if name == "vectors")
@@ -116,7 +144,7 @@ class Run:
         return content if content["config_hash"] == self.config_hash else None
 
 
-def finished(sources: tuple[str, ...] = MAIN + SWEEPS) -> list[dict[str, Any]]:
+def finished(sources: tuple[str, ...] = ALL) -> list[dict[str, Any]]:
     """Return the figures of every planned run that has any, in the order of the plan."""
     return [content for run in planned(sources) if (content := run.read()) is not None]
 
@@ -134,7 +162,7 @@ def write_text(path: Path, content: str) -> None:
     scratch.replace(path)
 
 
-def planned(sources: tuple[str, ...] = MAIN + SWEEPS) -> list[Run]:
+def planned(sources: tuple[str, ...] = ALL) -> list[Run]:
     """Return every run of some TOML files, the first seed of everything first."""
     return [run for source in sources for run in _runs(source)]
 

@@ -14,7 +14,7 @@ import paper
 from capsar.data.catalog import dataset as find_dataset
 from capsar.labels import CLASSES
 from cases import CASES, LONG_PAIR
-from runs import DATASETS, EXPERIMENTS, MAIN, finished
+from runs import BERT, DATASETS, EXPERIMENTS, MAIN, SWEEPS, finished
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,25 +36,34 @@ Values = dict[int, float]
 
 def summarize(runs: list[RunFile], best_on_test: list[dict[str, Any]] | None = None) -> list[Entry]:
     """Return every entry that the runs at hand give."""
-    groups: dict[tuple[str, str, str], list[RunFile]] = {}
+    groups: dict[tuple[str, str, str, str], list[RunFile]] = {}
     for run in runs:
-        if run["source"] in MAIN:
-            groups.setdefault((run["row"], run["protocol"], run["dataset"]), []).append(run)
+        if run["source"] in MAIN + BERT:
+            key = (run["row"], run["encoder"], run["protocol"], run["dataset"])
+            groups.setdefault(key, []).append(run)
     score = {who: chosen_score(runs, who) for who in _WHO}
     entries = [*_counts(), *_quoted()]
-    for key, some in groups.items():
-        entries += _classification(some, groups.get(("capsar", key[1], key[2]), []))
-        entries += _robustness(some, groups.get(("capsar", key[1], key[2]), []))
+    for (row, encoder, protocol, dataset), some in groups.items():
+        base = groups.get((_base(row), encoder, protocol, dataset), [])
+        entries += _classification(some, base)
+        entries += _robustness(some, base)
         entries += _detection(some, score)
-        if key[:2] == ("capsar", "ours"):
+        if _is_main(some[0]):
             entries += _cases(some)
-    entries += _pair(groups.get(("capsar", "ours", "laptop"), []))
+    entries += _pair(groups.get(("capsar", "bigru", "ours", "laptop"), []))
     for run in runs:
-        if run["source"] not in MAIN:
+        if run["source"] in SWEEPS:
             entries += _point(run, score["capsules"])
     for diagnosis in best_on_test or []:
         entries += _diagnosis(diagnosis)
     return entries
+
+
+def _base(row: str) -> str:
+    """The row that a row is compared with, on the same encoder: an ablation with the whole."""
+    if row in ("capsar", "bert"):
+        return ""
+    return "bert" if "bert" in row else "capsar"
 
 
 def chosen_score(runs: list[RunFile], who: str = "capsules") -> str:
@@ -137,8 +146,9 @@ def _paired(ours: Values, theirs: Values) -> list[float]:
 
 def _classification(runs: list[RunFile], whole: list[RunFile]) -> list[Entry]:
     first = runs[0]
-    printed = paper.CLASSIFICATION[first["row"]]
-    theirs = paper.CLASSIFICATION["capsar"]
+    base = _base(first["row"])
+    printed = paper.CLASSIFICATION.get(first["row"], {})
+    theirs = paper.CLASSIFICATION.get(base, {})
     entries = []
     for metric in ("accuracy", "macro_f1"):
         name = (first["dataset"], metric)
@@ -149,12 +159,13 @@ def _classification(runs: list[RunFile], whole: list[RunFile]) -> list[Entry]:
         dev = _by_seed(runs, "dev", f"dev_{metric}")
         if dev:
             entries.append(_entry("table2", f"dev_{metric}", dev.values(), run=first))
-        if first["row"] != "capsar":
-            base = _by_seed(whole, "test", "figures", metric)
+        if base:
+            difference = _paired(values, _by_seed(whole, "test", "figures", metric))
+            known = name in printed and name in theirs
+            gap = round(printed[name] - theirs[name], 4) if known else None
             entries.append(
-                _entry("table2", f"{metric}_vs_capsar", _paired(values, base), run=first,
-                       paper_value=round(printed[name] - theirs[name], 4))
-            )  # fmt: skip
+                _entry("table2", f"{metric}_vs_{base}", difference, run=first, paper_value=gap)
+            )
     for polarity in CLASSES:
         values = _by_seed(runs, "test", "figures", "classes", str(polarity), "f1")
         entries.append(_entry("table2", f"f1_{polarity}", values.values(), run=first))
@@ -175,9 +186,10 @@ def _robustness(runs: list[RunFile], whole: list[RunFile]) -> list[Entry]:
     for metric, path in paths.items():
         values = _by_seed(runs, *path)
         entries.append(_entry("arts", metric, values.values(), run=first))
-        if first["row"] != "capsar" and metric == "ars":
+        base = _base(first["row"])
+        if base and metric == "ars":
             difference = _paired(values, _by_seed(whole, *path))
-            entries.append(_entry("arts", f"{metric}_vs_capsar", difference, run=first))
+            entries.append(_entry("arts", f"{metric}_vs_{base}", difference, run=first))
     return entries
 
 
@@ -203,7 +215,8 @@ def _detection(runs: list[RunFile], score: dict[str, str]) -> list[Entry]:
             for metric in RANKING:
                 printed = paper.DETECTION[first["dataset"], metric]
                 best = ranked[who, score[who], metric].values()
-                shown = printed if gold == "all" and who == "capsules" else None
+                own = gold == "all" and who == "capsules" and first["encoder"] == "bigru"
+                shown = printed if own else None
                 entries.append(
                     _entry("table4", metric, best, run=first, gold=gold, paper_value=shown, **row)
                 )

@@ -65,7 +65,7 @@ class PieceTokenizer:
         self._tokenizer = tokenizer
         self.window = window
         self.reads_aspect = reads_aspect
-        self._unknown = _find(tokenizer, _UNKNOWN)
+        self.unknown = _find(tokenizer, _UNKNOWN)
         self._cache: dict[str, list[int]] = {}
         self._single = _template(tokenizer, pair=False)
         self._pair = _template(tokenizer, pair=True) if reads_aspect else self._single
@@ -108,7 +108,7 @@ class PieceTokenizer:
         spelled = [f" {encodable(word)}" for word in new]
         encodings = self._tokenizer.encode_batch_fast(spelled, add_special_tokens=False)
         fresh = {
-            word: encoding.ids or [self._unknown]
+            word: encoding.ids or [self.unknown]
             for word, encoding in zip(new, encodings, strict=True)
         }
         if len(cache) + len(fresh) > _CACHED_WORDS:
