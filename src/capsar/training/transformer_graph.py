@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from capsar.model.network import Capsar
 
+_NEWER_IR_VERSION = 11
 _SIZES = (3, 7)
 """Sentences and pieces of the example that is traced; both may be any number afterwards."""
 
@@ -44,11 +45,15 @@ class _Encoder(nn.Module):
         return self.encoder.read(ids, mask, segments), self.model.fixed(ids)
 
 
-def export_transformer(model: Capsar) -> bytes:
+def export_transformer(model: Capsar, *, opset: int = OPSET) -> bytes:
     """Return the graph from piece ids to hidden states.
 
     In: `ids`, `mask` and, if the aspect is a second segment, `segments`, all (S, T). Out: `states`
     (S, T, H), `word_vectors` (S, T, E).
+
+    Args:
+        model: A network with a transformer.
+        opset: Of the graph; from 23 on, attention is one operation.
 
     Raises:
         MissingExtraError: If `onnxscript`, which tracing needs, is not installed.
@@ -64,7 +69,7 @@ def export_transformer(model: Capsar) -> bytes:
                 _Encoder(model.eval()),
                 tuple(examples[name] for name in names),
                 dynamo=True,
-                opset_version=OPSET,
+                opset_version=opset,
                 input_names=names,
                 output_names=["states", "word_vectors"],
                 dynamic_shapes=dict.fromkeys(names, sizes),
@@ -74,10 +79,10 @@ def export_transformer(model: Capsar) -> bytes:
         raise MissingExtraError("bert", "Exporting a transformer") from error
     finally:
         model.train(was_training)
-    return _finished(program)
+    return _finished(program, IR_VERSION if opset == OPSET else _NEWER_IR_VERSION)
 
 
-def _finished(program: Any) -> bytes:  # noqa: ANN401  (torch names its type only with onnxscript)
+def _finished(program: Any, ir_version: int) -> bytes:  # noqa: ANN401  (torch names its type only with onnxscript)
     """The traced graph, checked, without the notes on our source that tracing leaves in it."""
     proto: ModelProto = program.model_proto
     for node in proto.graph.node:
@@ -86,7 +91,7 @@ def _finished(program: Any) -> bytes:  # noqa: ANN401  (torch names its type onl
     for value in (*proto.graph.value_info, *proto.graph.input, *proto.graph.output):
         del value.metadata_props[:]
     del proto.metadata_props[:], proto.graph.metadata_props[:]
-    proto.producer_name, proto.ir_version = "capsar", IR_VERSION
+    proto.producer_name, proto.ir_version = "capsar", ir_version
     checker.check_model(proto, full_check=True)
     content: bytes = proto.SerializeToString()
     return content
