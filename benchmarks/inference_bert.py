@@ -249,7 +249,7 @@ def measure(
 ) -> dict[str, float]:
     analyzer = Analyzer(options.bundle)
     window = analyzer._tokenizer.window  # noqa: SLF001
-    chosen = train[:: len(train) // CALIBRATED_ON]
+    chosen = train[:: len(train) // CALIBRATED_ON][:CALIBRATED_ON]  # whole batches
     calibration = _of_one_width(Rows.of(layouts_of(analyzer, chosen), window))
     timed = batches_of(layouts_of(analyzer, judgeable(test)[: options.sentences]), window)
     metrics: dict[str, float] = {}

@@ -8,7 +8,7 @@ import pytest
 
 from capsar.config import ModelConfig, TrainConfig, read_config, run_config
 from capsar.errors import ConfigError
-from runs import MAIN, SWEEPS, planned
+from runs import ALL, planned
 
 
 def test_a_configuration_is_read_and_given_back(tmp_path: Path) -> None:
@@ -65,9 +65,25 @@ def test_every_committed_configuration_is_valid(root: Path) -> None:
     paths = {path.stem: path for path in (root / "experiments" / "configs").glob("*.toml")}
     for name in ("core-restaurants", "fast"):
         read_config(paths.pop(name))
-    assert set(paths) == {*MAIN, *SWEEPS}
+    assert set(paths) == set(ALL)
     runs = planned()
     assert len({run.name for run in runs}) == len(runs)
     for run in runs:
         if run.vector_share in (0, 1):  # others write a vector file first
             run.config()
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"head": "first-token"}, "head must be 'capsules' without a pre-trained encoder"),
+        ({"aspect_entry": "pair"}, "aspect_entry must be 'proximity' without"),
+        ({"encoder": "x", "head": "first-token"}, "aspect_entry must be 'pair' with the head"),
+        ({"encoder": "x", "head": "none"}, "head must be one of"),
+        ({"encoder": "x", "aspect_entry": "none"}, "aspect_entry must be one of"),
+        ({"encoder": "x", "target_norm": 0.0}, "target_norm must be above 0"),
+    ],
+)
+def test_settings_of_an_encoder_must_fit_together(settings: dict[str, object], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        run_config({"data": {"train": "x"}, "model": settings})

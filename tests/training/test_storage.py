@@ -139,3 +139,25 @@ def test_each_channel_is_within_half_a_step_of_what_it_was() -> None:
     assert np.isfinite(scales).all()
     with pytest.raises(ValueError, match="has no channels"):
         quantize(np.ones((1, 1), dtype=np.float32))
+
+
+def test_the_command_stores_weights_in_a_quarter_of_the_room(
+    small_bundle: Path, tmp_path: Path
+) -> None:
+    from typer.testing import CliRunner
+
+    from capsar import load
+    from capsar.cli import app
+
+    for store, out in (("int8", tmp_path / "small"), ("float32", tmp_path / "large")):
+        done = CliRunner().invoke(app, ["export", str(small_bundle), str(out), "--store", store])
+        assert done.exit_code == 0, done.output
+        assert open_bundle(out).config["store"] == store
+    answers = [
+        load(tmp_path / name).analyze(["The soup was great."]) for name in ("small", "large")
+    ]
+    assert [len(found) for found in answers[0]] == [len(found) for found in answers[1]]
+    sizes = [(tmp_path / name / ENCODER).stat().st_size for name in ("small", "large")]
+    assert sizes[0] < sizes[1]
+    wrong = CliRunner().invoke(app, ["export", str(small_bundle), "x", "--store", "int4"])
+    assert "store must be one of" in f"{wrong.output}{wrong.exception}"
