@@ -30,20 +30,6 @@ def _check(condition: bool, name: str, value: object, expected: str) -> None:
 class ModelConfig:
     """The sizes and choices of the network. Defaults are the paper's, or our reading of it."""
 
-    encoder: str = ""
-    """Empty for a recurrent encoder; else a pre-trained transformer: a hub id, a folder, or the
-    name of a folder below `CAPSAR_ENCODERS`."""
-    head: str = "capsules"
-    """`capsules`, or `first-token`: a linear layer on the transformer's first state, the paper's
-    BERT baseline."""
-    aspect_entry: str = "proximity"
-    """How a transformer learns of the aspect: by `proximity` only, or also as a second segment,
-    `pair`."""
-    freeze_embeddings: bool = True
-    """Whether a transformer's input vectors stay as they are; detection then shares their table."""
-    target_norm: float = 6.53
-    """What a transformer's input vectors are scaled to for reconstruction: the mean norm of an
-    aspect's vector. GloVe's has this one (840B, SemEval-2014 Restaurants training data)."""
     cell: str = "gru"
     """`gru` or `lstm`."""
     units: int = 150
@@ -73,6 +59,20 @@ class ModelConfig:
     lower_margin: float = 0.1
     reconstruction_weight: float = 0.003
     """Lambda of eq. 8; 0 leaves reconstruction out: the paper's ablation *w/o R*."""
+    encoder: str = ""
+    """Empty for a recurrent encoder; else a pre-trained transformer: a hub id, a folder, or the
+    name of a folder below `CAPSAR_ENCODERS`."""
+    head: str = "capsules"
+    """`capsules`, or `first-token`: a linear layer on the transformer's first state, the paper's
+    BERT baseline."""
+    aspect_entry: str = "proximity"
+    """How a transformer learns of the aspect: by `proximity` only, or also as a second segment,
+    `pair`."""
+    freeze_embeddings: bool = True
+    """Whether a transformer's input vectors stay as they are; detection then shares their table."""
+    target_norm: float = 6.53
+    """What a transformer's input vectors are scaled to for reconstruction: the mean norm of an
+    aspect's vector. GloVe's has this one (840B, SemEval-2014 Restaurants training data)."""
 
     def __post_init__(self) -> None:
         heads, entries = ("capsules", "first-token"), ("proximity", "pair")
