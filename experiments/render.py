@@ -6,6 +6,7 @@ No figure and no judgement on this page is written by hand.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import render_detection
@@ -51,7 +52,7 @@ _VARIANTS = {
     "ars": "all variants (ARS)",
     "mixed_accuracy": "mixed polarity",
 }
-_ABLATIONS = ("capsar-wo-r", "capsar-wo-h")
+_ABLATIONS = ("capsar-wo-r", "capsar-wo-h", "capsar-wo-h-patient")
 _TASK = ("accuracy", "macro_f1")
 _CLASSES = ("negative", "neutral", "positive")
 
@@ -63,7 +64,7 @@ def render(summary: Sequence[Entry], runs: Sequence[RunFile], figures: Collectio
         _head(runs),
         _short(found),
         _table1(found),
-        _table2(found),
+        _table2(found, runs),
         _table3(found, runs),
         render_detection.table4(found),
         _arts(found),
@@ -160,7 +161,7 @@ def _table1(found: Entries) -> str:
     return f"## Table 1: the data\n\n{table(header, rows)}\n\n{said}"
 
 
-def _table2(found: Entries) -> str:
+def _table2(found: Entries, runs: Sequence[RunFile]) -> str:
     parts = ["## Table 2: accuracy and macro-F1, the aspect given"]
     header = ["model", "protocol", "accuracy", "paper", "Δ", "macro-F1", "paper", "Δ", "on dev"]
     quoted = list(dict.fromkeys(e["row"] for e in found.find("table2", protocol="paper")))
@@ -180,7 +181,7 @@ def _table2(found: Entries) -> str:
                 rows.append([label, run, *compared(accuracy), *compared(macro), on_dev])
         parts.append(f"### {shown}\n\n{table(header, rows)}")
     parts.append("The last column is macro-F1 on dev at the chosen epoch.")
-    parts += [_ablations(found), _by_class(found)]
+    parts += [_ablations(found), _stalled(runs), _by_class(found)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -201,6 +202,29 @@ def _ablations(found: Entries) -> str:
         They say nothing of another test set."""
     )
     return f"### Do the ablations fall?\n\n{said}\n\n{table(header, rows)}"
+
+
+def _stalled(runs: Sequence[RunFile]) -> str:
+    """Say which runs never left the answer that is the same for every example."""
+    lines = []
+    for row, shown in ROWS.items():
+        judged = [run for run in runs if run["row"] == row and run["point"] is None]
+        stalled = [run for run in judged if _answers(run) == 1]
+        if stalled:
+            where = Counter(DATASETS[run["dataset"]] for run in stalled)
+            told = listed([f"{count} on {dataset}" for dataset, count in where.items()])
+            lines.append(
+                f"{len(stalled)} of {len(judged)} runs of {shown} ({told}) were stopped while they "
+                "still gave every example the same answer: dev macro-F1 had not moved for as long "
+                "as patience lasts, though the loss was falling."
+            )
+    return "\n\n".join(map(paragraph, lines))
+
+
+def _answers(run: RunFile) -> int:
+    """How many classes a run's network ever answers with."""
+    confusion = run["test"]["figures"]["confusion"]
+    return sum(any(column) for column in zip(*confusion, strict=True))
 
 
 def _by_class(found: Entries) -> str:

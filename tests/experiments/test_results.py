@@ -120,6 +120,7 @@ def made_up(name: str, accuracy: float, detection: float | None = None) -> dict[
         "train_examples": 100, "coverage": {"train": 1.0, "test": 0.5},
         "test": {"figures": {
             "accuracy": accuracy, "macro_f1": accuracy - 0.1,
+            "confusion": [[4, 0, 1], [0, 0, 5], [0, 0, 5]] if accuracy > 0.5 else [[0, 0, 5]] * 3,
             "classes": {polarity: {"f1": 0.5} for polarity in polarities},
         }},
         "calibration": {kind: [row] for kind in ("longest", "true", "every")},
@@ -156,6 +157,7 @@ def test_means_spreads_and_paired_differences_by_hand() -> None:
     assert difference.half_width == pytest.approx(12.7062 * 0.01, rel=1e-4)  # t of one degree
     assert difference.verdict == "cannot be told"
     page = render(entries, runs)
+    assert "1 of 3 runs of CAPSAR (1 on Restaurant) were stopped while" in " ".join(page.split())
     assert "(3 of 5 seeds)" in page
     assert "−.0200 [−.1471, +.1071]" in page
 
