@@ -13,7 +13,6 @@ DATASETS = {"restaurant": "Restaurant", "laptop": "Laptop", "twitter": "Twitter"
 ROWS = {
     "capsar-wo-r": "CAPSAR w/o R",
     "capsar-wo-h": "CAPSAR w/o H",
-    "capsar-wo-h-patient": "CAPSAR w/o H, all 30 epochs",
     "capsar": "CAPSAR",
     "centroid": "centroid control",
 }

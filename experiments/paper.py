@@ -47,7 +47,6 @@ def _figures(row: _Row) -> Figures:
 QUOTED = {row: _figures(values) for row, values in _BASELINES.items()}
 """Table 2: rows that the paper quotes or adds, and that are not run here."""
 CLASSIFICATION = {row: _figures(values) for row, values in _CAPSAR.items()}
-CLASSIFICATION["capsar-wo-h-patient"] = CLASSIFICATION["capsar-wo-h"]
 """Table 2: rows that are."""
 DETECTION: Figures = {
     ("restaurant", "p_at_1"): 0.8233,

@@ -32,7 +32,7 @@ DATASETS = {
     "laptop": "semeval14-laptops",
     "twitter": "twitter",
 }
-MAIN = ("capsar", "capsar-wo-r", "capsar-wo-h", "capsar-fixed", "capsar-wo-h-patient")
+MAIN = ("capsar", "capsar-wo-r", "capsar-wo-h", "capsar-fixed")
 SWEEPS = ("sweep-routing", "sweep-lambda", "sweep-train-share", "sweep-vector-share")
 
 
