@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from capsar.bundle import Bundle
 
 CPU = ("CPUExecutionProvider",)
+_MOST_THREADS = 512
+_OUTPUTS = {ENCODER: {"states", "word_vectors"}, CAPSULES: {"lengths", "about", "because"}}
 _INPUTS = {
     ENCODER: {"ids", "mask"},
     CAPSULES: {
@@ -53,6 +55,18 @@ class Answers:
     """Each word's share in each capsule (A, C, T), where it was asked for."""
 
 
+def join_answers(parts: Sequence[Answers]) -> Answers:
+    """Put the answers about several runs of aspects together."""
+    if len(parts) == 1:
+        return parts[0]
+    joined: dict[str, NDArray[np.float32]] = {}
+    for name in ("lengths", "about", "because"):
+        some = [value for part in parts if (value := getattr(part, name)) is not None]
+        if some:
+            joined[name] = np.concatenate(some)
+    return Answers(**joined)
+
+
 class Runtime:
     """The two graphs of a bundle.
 
@@ -63,8 +77,9 @@ class Runtime:
     """
 
     def __init__(self, bundle: Bundle, *, threads: int = 1, providers: Sequence[str] = CPU) -> None:
-        if threads < 1:
-            raise ConfigError(f"threads must be at least 1, got {threads!r}")
+        if type(threads) is not int or not 1 <= threads <= _MOST_THREADS:
+            raise ConfigError(f"threads must be from 1 to {_MOST_THREADS}, got {threads!r}")
+        providers = [providers] if isinstance(providers, str) else providers
         unknown = set(providers) - set(onnxruntime.get_available_providers())
         if unknown:
             known = ", ".join(onnxruntime.get_available_providers())
@@ -84,7 +99,7 @@ class Runtime:
             "mask": onnxruntime.OrtValue.ortvalue_from_numpy(mask),
         }
         names = ["states", "word_vectors"]
-        states, word_vectors = self._encoder.run_with_ort_values(names, feeds)
+        states, word_vectors = _run(self._encoder, ENCODER, names, feeds)
         words = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
         return Encoded(states, word_vectors, mask, np.ascontiguousarray(words))
 
@@ -112,7 +127,7 @@ class Runtime:
             name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in arrays.items()
         }
         names = ["lengths", *outputs]
-        values = self._capsules.run_with_ort_values(names, feeds)
+        values = _run(self._capsules, CAPSULES, names, feeds)
         return Answers(**{name: value.numpy() for name, value in zip(names, values, strict=True)})
 
 
@@ -128,10 +143,27 @@ def _open(
             f"{name} of the bundle {str(bundle.folder)!r} cannot be loaded: {error}. "
             "Export the model again."
         ) from error
-    found = {value.name for value in session.get_inputs()}
-    if found != _INPUTS[name]:
-        raise ArtifactError(
-            f"{name} of the bundle {str(bundle.folder)!r} takes {sorted(found)}, not "
-            f"{sorted(_INPUTS[name])}. Export the model again."
-        )
+    for what, values, expected in (
+        ("takes", session.get_inputs(), _INPUTS[name]),
+        ("gives", session.get_outputs(), _OUTPUTS[name]),
+    ):
+        found = {value.name for value in values}
+        if found != expected:
+            raise ArtifactError(
+                f"{name} of the bundle {str(bundle.folder)!r} {what} {sorted(found)}, not "
+                f"{sorted(expected)}. Export the model again: `capsar export`."
+            )
     return session
+
+
+def _run(
+    session: onnxruntime.InferenceSession, name: str, names: list[str], feeds: dict[str, Any]
+) -> list[Any]:
+    try:
+        values: list[Any] = session.run_with_ort_values(names, feeds)
+    except Exception as error:  # the engine has many kinds, none of which says what to do
+        raise ArtifactError(
+            f"{name} could not be run: {error}. If memory was short, give shorter texts; else "
+            "export the model again: `capsar export`."
+        ) from error
+    return values
