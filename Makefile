@@ -21,6 +21,8 @@ bench:  ## every benchmark; each writes benchmarks/results/NAME.json
 	python benchmarks/words.py
 	python benchmarks/routing.py
 	python benchmarks/training.py
+	python benchmarks/inference.py
+	python benchmarks/install.py
 
 docs:  ## run what README and docs show, and check their figures
 	python -m pytest -q tests/test_docs.py

@@ -72,10 +72,12 @@ def make_bundle(folder: Path) -> Capsar:
     return model
 
 
-def prepare(batch: int, aspects: int) -> Iterator[tuple[Array, NDArray[np.bool_], Array, Array]]:
+def prepare(
+    batch: int, aspects: int, words: int | None = None
+) -> Iterator[tuple[Array, NDArray[np.bool_], Array, Array]]:
     """Ids, mask, sentence of each aspect and its first word, in batches of like length."""
     generator = np.random.default_rng(2)
-    lengths = sorted(len(text.split()) + 1 for text, _ in sentences(SENTENCES))
+    lengths = sorted(words or len(text.split()) + 1 for text, _ in sentences(SENTENCES))
     for start in range(0, len(lengths), batch):
         some = np.array(lengths[start : start + batch])
         mask = np.arange(some.max()) < some[:, None]
@@ -108,12 +110,12 @@ def measure_speed(folder: Path) -> dict[str, float]:
     analyzer = Analyzer(folder)
     texts, given = zip(*sentences(SENTENCES), strict=True)
 
-    def encode() -> None:
-        for ids, mask, _, _ in prepared[1]:
+    def encode(kind: str) -> None:
+        for ids, mask, _, _ in prepared[kind]:
             runtime.encode(rows(ids, mask))
 
-    def graphs(aspects: int, *outputs: str) -> None:
-        for ids, mask, sentence, first in prepared[aspects]:
+    def graphs(kind: str, *outputs: str) -> None:
+        for ids, mask, sentence, first in prepared[kind]:
             runtime.route(runtime.encode(rows(ids, mask)), sentence, first, outputs=outputs)
 
     @torch.inference_mode()
@@ -121,28 +123,39 @@ def measure_speed(folder: Path) -> dict[str, float]:
         for batch in batches:
             model(batch)
 
-    prepared = {aspects: list(prepare(BATCH, aspects)) for aspects in (1, 3, 8)}
-    batches = list(map(tensors, prepared[1]))
+    prepared = {
+        "1": list(prepare(BATCH, 1)),
+        "3": list(prepare(BATCH, 3)),
+        "8": list(prepare(BATCH, 8)),
+        "24 words": list(prepare(BATCH, 1, 24)),
+        "60 words": list(prepare(BATCH, 1, 60)),
+        "alone": list(prepare(1, 1))[:: SENTENCES // 128],
+    }
+    batches, single = (list(map(tensors, prepared[kind])) for kind in ("1", "alone"))
     wide = in_turn(
         {
-            "encoder": encode,
-            "1": lambda: graphs(1),
-            "3": lambda: graphs(3),
-            "8": lambda: graphs(8),
-            "explained": lambda: graphs(1, "about", "because"),
+            "encoder": lambda: encode("1"),
+            "1": lambda: graphs("1"),
+            "3": lambda: graphs("3"),
+            "8": lambda: graphs("8"),
+            "explained": lambda: graphs("1", "about", "because"),
             "analyzer": lambda: analyzer.classify(texts, given),
             "analyze": lambda: analyzer.analyze(texts),
             "torch": lambda: network(batches),
+            "encoder 24": lambda: encode("24 words"),
+            "24": lambda: graphs("24 words"),
+            "encoder 60": lambda: encode("60 words"),
+            "60": lambda: graphs("60 words"),
         }
     )
-    prepared[1] = list(prepare(1, 1))[:: SENTENCES // 128]
-    single = list(map(tensors, prepared[1]))
-    alone = in_turn({"graphs": lambda: graphs(1), "torch": lambda: network(single)})
+    alone = in_turn({"graphs": lambda: graphs("alone"), "torch": lambda: network(single)})
     return {
         "sentences_per_s": SENTENCES / statistics.median(wide["analyzer"]),
         "graph_over_encoder": ratio(wide["1"], wide["encoder"]),
         "graph_over_encoder_3_aspects": ratio(wide["3"], wide["encoder"]),
         "graph_over_encoder_8_aspects": ratio(wide["8"], wide["encoder"]),
+        "graph_over_encoder_24_words": ratio(wide["24"], wide["encoder 24"]),
+        "graph_over_encoder_60_words": ratio(wide["60"], wide["encoder 60"]),
         "graph_over_encoder_explained": ratio(wide["explained"], wide["encoder"]),
         "analyzer_over_graph": ratio(wide["analyzer"], wide["1"]),
         "analyze_over_graph": ratio(wide["analyze"], wide["1"]),

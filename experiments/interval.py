@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from summarize import Entry
 
 
+_FEWEST = 3
+
+
 @dataclass(frozen=True, slots=True)
 class Difference:
     """The mean of paired differences and its 95 % interval (Student's t)."""
@@ -23,8 +26,10 @@ class Difference:
 
     @property
     def verdict(self) -> str:
-        """`rises`, `falls`, or `cannot be told` where the interval holds 0 or there is none."""
-        if self.half_width is None or abs(self.mean) <= self.half_width:
+        """`rises`, `falls`, or `cannot be told` where the interval holds 0; or `too few seeds`."""
+        if self.n < _FEWEST or self.half_width is None:
+            return "too few seeds"
+        if abs(self.mean) <= self.half_width:
             return "cannot be told"
         return "rises" if self.mean > 0 else "falls"
 

@@ -26,14 +26,13 @@ _PACKAGES = ("torch", "onnxruntime", "numpy", "accelerate")
 
 
 def do_run(run: Run) -> int:
-    """Do what is missing of a run, unless another process is at it."""
+    """Do what is missing of a run; where another process is at the same training, wait for it."""
     torch.set_num_threads(1)
     folder = trained_as(run).folder
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if run.read() is not None:
             return 0
         result = _train(run, folder)
         write_json(run.result, _describe(run, result) | judge_bundle(run, result.bundle))

@@ -6,6 +6,7 @@ No figure and no judgement on this page is written by hand.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import render_detection
@@ -63,7 +64,7 @@ def render(summary: Sequence[Entry], runs: Sequence[RunFile], figures: Collectio
         _head(runs),
         _short(found),
         _table1(found),
-        _table2(found),
+        _table2(found, runs),
         _table3(found, runs),
         render_detection.table4(found),
         _arts(found),
@@ -80,9 +81,10 @@ def _head(runs: Sequence[RunFile]) -> str:
         f"""Rendered from `experiments/results/` by `python experiments/reproduce.py`; nothing here
         is written by hand, and a test renders it again. Figures are means over seeds ± standard
         deviation. *ours*: the epoch is chosen on a dev part cut from the training data (at most 30
-        epochs, patience 6); *fixed*: 80 epochs on all training data, the last weights. The test
-        part is read once, after training. Word vectors: {listed(vectors) if vectors else "none"};
-        the paper's GloVe 42B could not be had. {len(runs)} runs are behind this page."""
+        epochs, patience 6 once answers differ); *fixed*: 80 epochs on all training data, the last
+        weights. The test part is never read before training has ended, and chooses nothing. Word
+        vectors: {listed(vectors) if vectors else "none"}; the paper's GloVe 42B could not be had.
+        {len(runs)} runs are behind this page."""
     )
     return f"# Results\n\n{said}"
 
@@ -160,7 +162,7 @@ def _table1(found: Entries) -> str:
     return f"## Table 1: the data\n\n{table(header, rows)}\n\n{said}"
 
 
-def _table2(found: Entries) -> str:
+def _table2(found: Entries, runs: Sequence[RunFile]) -> str:
     parts = ["## Table 2: accuracy and macro-F1, the aspect given"]
     header = ["model", "protocol", "accuracy", "paper", "Δ", "macro-F1", "paper", "Δ", "on dev"]
     quoted = list(dict.fromkeys(e["row"] for e in found.find("table2", protocol="paper")))
@@ -180,7 +182,7 @@ def _table2(found: Entries) -> str:
                 rows.append([label, run, *compared(accuracy), *compared(macro), on_dev])
         parts.append(f"### {shown}\n\n{table(header, rows)}")
     parts.append("The last column is macro-F1 on dev at the chosen epoch.")
-    parts += [_ablations(found), _by_class(found)]
+    parts += [_ablations(found), _stalled(runs), _by_class(found)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -201,6 +203,27 @@ def _ablations(found: Entries) -> str:
         They say nothing of another test set."""
     )
     return f"### Do the ablations fall?\n\n{said}\n\n{table(header, rows)}"
+
+
+def _stalled(runs: Sequence[RunFile]) -> str:
+    """Say which runs never left the answer that is the same for every dev example."""
+    lines = []
+    for row, shown in ROWS.items():
+        judged = [run for run in runs if run["row"] == row and run["point"] is None]
+        stalled = [run for run in judged if _never_moved(run)]
+        if stalled:
+            where = Counter(DATASETS[run["dataset"]] for run in stalled)
+            told = listed([f"{count} on {dataset}" for dataset, count in where.items()])
+            lines.append(
+                f"{len(stalled)} of {len(judged)} runs of {shown} ({told}) never moved from one "
+                "dev macro-F1: they did not learn, and pull the means above down."
+            )
+    return "\n\n".join(map(paragraph, lines))
+
+
+def _never_moved(run: RunFile) -> bool:
+    figures = {entry.get("dev_macro_f1") for entry in run["history"]}
+    return None not in figures and len(run["history"]) > 1 and len(figures) == 1
 
 
 def _by_class(found: Entries) -> str:
@@ -358,27 +381,11 @@ def _repeat(runs: Sequence[RunFile]) -> str:
             ", ".join(f"{name} {version}" for name, version in run["versions"].items())
             for run in runs
         )
-        hours = sum(float(run["seconds"]) for run in runs) / 3600
+        # A point of a sweep that is a run of a table was not trained again.
+        seconds = {json.dumps(run["config"], sort_keys=True): run["seconds"] for run in runs}
+        hours = sum(map(float, seconds.values())) / 3600
         parts.append(paragraph(
             f"""Trained at commit {commits}. {machines}; {versions}. Training took {hours:.1f} hours
             of one core in all."""
         ))  # fmt: skip
-    parts.append(_twins(runs))
     return "\n\n".join(part for part in parts if part)
-
-
-def _twins(runs: Sequence[RunFile]) -> str:
-    """Say whether runs that have one configuration, trained apart, have the same figures."""
-    by_config: dict[str, list[RunFile]] = {}
-    for run in runs:
-        by_config.setdefault(json.dumps(run["config"], sort_keys=True), []).append(run)
-    groups = [group for group in by_config.values() if len(group) > 1]
-    if not groups:
-        return ""
-    same = sum(all(run["test"] == group[0]["test"] for run in group) for group in groups)
-    number_of_runs = sum(map(len, groups))
-    return paragraph(
-        f"""{number_of_runs} of these runs were trained apart from one another with one of
-        {len(groups)} configuration{"s" if len(groups) > 1 else ""}, seed included: every figure of
-        the test part is the same to the last digit in {same} of {len(groups)}."""
-    )

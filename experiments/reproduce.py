@@ -57,7 +57,10 @@ def main() -> int:
         refresh()
     for name in failed:
         print(f"failed: {name}", file=sys.stderr)
-    return int(bool(failed))
+    left = [run.name for run in missing if run.read() is None]
+    for name in set(left) - set(failed):
+        print(f"missing: {name}", file=sys.stderr)
+    return int(bool(left))
 
 
 def refresh() -> None:
@@ -79,8 +82,11 @@ def _run_apart(run: Run) -> str:
 def _run_here(name: str) -> int:
     from perform import do_run
 
-    (run,) = (run for run in planned() if run.name == name)
-    return do_run(run)
+    for run in planned():
+        if run.name == name:
+            return do_run(run)
+    print(f"There is no run {name!r}; a run is SOURCE[-POINT]-DATASET-SEED", file=sys.stderr)
+    return 2
 
 
 if __name__ == "__main__":

@@ -2,17 +2,16 @@
 
 Trains `experiments/configs/fast.toml` (a stopped run goes on), writes the bundle without training
 weights to `src/capsar/models/`, and judges it once on sets it has never met. Figures go to
-`experiments/results/ship-NAME.json`.
+`experiments/results/ship-NAME.json`. GloVe 6B is public (`capsar data list` says where); its file
+is looked for below `CAPSAR_DATA` unless it is named.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import shutil
-import subprocess
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,9 @@ import torch
 from capsar import evaluate, load, train
 from capsar.bundle import CONFIG, MANIFEST, WEIGHTS, open_bundle, write_bundle
 from capsar.config import read_config, run_config
-from capsar.data.catalog import test_examples
+from capsar.data.catalog import identify, test_examples
+from perform import commit_of_code, machine_class
+from runs import write_json
 
 ROOT = Path(__file__).parent.parent
 SETS = ("mams", "semeval14-restaurants", "semeval14-laptops")
@@ -43,7 +44,9 @@ def main() -> None:
     ship(result.bundle, folder)
     analyzer = load(folder)
     figures = {name: evaluate(analyzer, test_examples(name)).as_dict() for name in SETS}
-    write_result(options.name, folder, figures, read_config(path).as_dict(), result.history)
+    used = identify(Path(options.vectors)) if options.vectors else None
+    content["data"]["vectors"] = used[0].name if used else Path(content["data"]["vectors"]).name
+    write_result(options.name, folder, figures, content, result.history)
 
 
 def ship(trained: Path, folder: Path) -> None:
@@ -62,11 +65,8 @@ def ship(trained: Path, folder: Path) -> None:
 def write_result(
     name: str, folder: Path, figures: dict[str, Any], config: dict[str, Any], history: list[Any]
 ) -> None:
-    commit = subprocess.run(
-        ["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True, text=True, check=True
-    ).stdout.strip()
     metrics: dict[str, float] = {
-        "bundle_mb": round(sum(file.stat().st_size for file in folder.iterdir()) / 2**20, 2)
+        "bundle_mb": round(sum(file.stat().st_size for file in folder.iterdir()) / 1e6, 2)
     }
     for dataset, judged in figures.items():
         short = dataset.removeprefix("semeval14-")
@@ -75,17 +75,16 @@ def write_result(
     document = {
         "name": f"ship-{name}",
         "command": f"python experiments/ship.py {name}",
-        "commit": commit,
+        "commit": commit_of_code(),
         "versions": {"python": platform.python_version()}
         | {package: version(package) for package in ("torch", "numpy", "onnxruntime")},
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}; one thread",
+        "machine": machine_class(),
         "config": config,
         "metrics": metrics,
         "history": history,
         "test": figures,
     }
-    path = ROOT / "experiments" / "results" / f"ship-{name}.json"
-    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    write_json(ROOT / "experiments" / "results" / f"ship-{name}.json", document)
 
 
 if __name__ == "__main__":

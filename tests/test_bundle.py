@@ -36,7 +36,8 @@ def test_a_bundle_is_written_verified_and_replaced(folder: Path) -> None:
 def test_what_a_killed_writer_left_is_cleared_and_only_listed_files_are_served(
     folder: Path,
 ) -> None:
-    for name in (".bundle-new", ".bundle-old"):
+    write_bundle(folder, {"model": {}}, CONTENT)
+    for name in (f".bundle-new-{os.getpid()}", ".bundle-old"):
         (folder.parent / name).mkdir()
         (folder.parent / name / "half").write_text("x")
     write_bundle(folder, {"model": {}}, CONTENT)
@@ -49,7 +50,7 @@ def test_what_a_killed_writer_left_is_cleared_and_only_listed_files_are_served(
 def test_something_else_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
-    with pytest.raises(ArtifactError, match="is not a bundle"):
+    with pytest.raises(ArtifactError, match="something else than a bundle"):
         write_bundle(tmp_path / "mine", {}, CONTENT)
     assert (tmp_path / "mine" / "thesis.txt").exists()
 
@@ -162,3 +163,27 @@ def test_no_bundle_and_no_room(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ArtifactError, match="Cannot write"):
         write_bundle(tmp_path / "file" / "b", {}, CONTENT)
+
+
+def test_only_a_bundle_and_nothing_else_is_replaced(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / "src").mkdir(parents=True)
+    (project / "manifest.json").write_text('{"name": "my browser extension"}')
+    (project / "src" / "app.js").write_text("mine")
+    with pytest.raises(ArtifactError, match="something else than a bundle"):
+        write_bundle(project, {}, {"tokenizer.json": b"{}"})
+    assert (project / "src" / "app.js").read_text() == "mine"
+    write_bundle(tmp_path / "b", {}, {"tokenizer.json": b"{}"})
+    (tmp_path / "b" / "notes.txt").write_text("mine")
+    with pytest.raises(ArtifactError, match="something else than a bundle"):
+        write_bundle(tmp_path / "b", {}, {"tokenizer.json": b"{}"})
+    assert (tmp_path / "b" / "notes.txt").read_text() == "mine"
+
+
+def test_a_bundle_left_aside_by_a_killed_process_comes_back(tmp_path: Path) -> None:
+    write_bundle(tmp_path / "b", {"run": 1}, {"tokenizer.json": b"{}"})
+    (tmp_path / "b").rename(tmp_path / ".b-old")
+    (tmp_path / "full").write_text("")
+    with pytest.raises(ArtifactError):
+        write_bundle(tmp_path / "b", {"run": 2}, {"no/such/folder": b""})
+    assert open_bundle(tmp_path / "b").config["run"] == 1

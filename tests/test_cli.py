@@ -87,7 +87,9 @@ def test_the_list_says_where_to_get_what_is_missing(tmp_path: Path) -> None:
 
 @pytest.mark.data
 def test_the_list_shows_what_is_here(shared: Path) -> None:
-    assert "(missing)" not in capsar("data", "list", data=shared).stdout
+    listed = capsar("data", "list", data=shared).stdout
+    assert listed.count("(missing)") == 1  # the vectors of the model that ships
+    assert "glove.6B.50d" in listed
 
 
 def test_check_names_every_bad_row(tmp_path: Path) -> None:
@@ -318,7 +320,7 @@ def test_a_run_is_shown_for_people_and_goes_on(trained: Path) -> None:
         (["inspect", "absent"], "no such folder"),
         (["inspect", "."], "has no manifest.json"),
         (["export", "absent", "x"], "is not a bundle"),
-        (["export", "run", "."], "is not a bundle; name another"),
+        (["export", "run", "."], "something else than a bundle; name another"),
         (["train", "--data", "mams:test"], "only evaluation opens it"),
         (["train", "--data", "reviews.csv", "--out", "reviews.csv"], "as a run's folder"),
         (["train", "--data", "reviews.csv", "--out", "x", "--threads", "-1"], "--threads must be"),
@@ -339,3 +341,50 @@ def test_check_over_every_published_file(shared: Path) -> None:
     assert "NOT as published" not in done.stdout
     assert "10 sentences equal and 6 nearly equal" in done.stdout
     assert "not a published file" not in done.stdout
+
+
+def run_capsar(*arguments: str, given: bytes = b"") -> tuple[int, str, str]:
+    command = [sys.executable, "-m", "capsar", *arguments]
+    done = subprocess.run(command, input=given, capture_output=True, check=False)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def test_what_looks_like_a_file_is_not_answered_as_a_text(tmp_path: Path) -> None:
+    for wrong in ("missing.txt", str(tmp_path / "reviews"), str(tmp_path)):
+        code, out, message = run_capsar("analyze", wrong)
+        assert (code, out) == (2, "")
+        assert wrong in message
+        assert "--text" in message
+    assert run_capsar("analyze", "missing.txt", "--text", "--json")[0] == 0
+    assert run_capsar("analyze", "good/bad food, who knows", "--json")[0] == 0
+
+
+def test_lines_without_the_aspect_are_passed_over_and_counted(tmp_path: Path) -> None:
+    lines = b"\xef\xbb\xbfGreat food\nLovely staff\nAwful food and staff\n"
+    code, out, message = run_capsar("analyze", "-", "--aspect", "food", "--json", given=lines)
+    assert code == 0
+    answers = [json.loads(line) for line in out.splitlines()]
+    assert answers[0]["text"] == "Great food"  # without the mark of order
+    assert [[a["text"] for a in answer["aspects"]] for answer in answers] == [
+        ["food"],
+        [],
+        ["food"],
+    ]
+    assert "1 of 3 texts hold none" in message
+    code, _, message = run_capsar("analyze", "Lovely staff", "--aspect", "food")
+    assert code == 2
+    assert "'food' does not occur" in message
+
+
+def test_trouble_with_input_and_output_is_told_without_a_traceback(tmp_path: Path) -> None:
+    code, _, message = run_capsar("analyze", "-", given="café".encode("latin-1"))
+    assert code == 2
+    assert "standard input: line 1" in message
+    page = str(tmp_path / "page.html")
+    code, _, message = run_capsar("analyze", "Great food", "--json", "--html", page)
+    assert (code, "--html" in message) == (2, True)
+    with Path("/dev/full").open("wb") as full:
+        command = [sys.executable, "-m", "capsar", "analyze", "Great food", "--json"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 2
+    assert b"Traceback" not in done.stderr

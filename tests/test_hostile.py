@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from capsar import Analyzer, AspectSentiment, AspectSpan, CapsarError, load
+from capsar.errors import DataError
 
 STRUNG, DRAWN, FUZZED = 160_000, 20_000, 20_000
 TEXTS_A_DRAW = 100
@@ -100,3 +101,27 @@ def test_a_hundred_thousand_answers_of_sixteen_threads(analyzer: Analyzer) -> No
 
     with ThreadPoolExecutor(16) as pool:
         assert sum(pool.map(work, range(40))) == 100_000
+
+
+def test_many_aspects_and_many_mentions_are_answered_in_bounded_memory(analyzer: Analyzer) -> None:
+    text = "The food was great and the staff were rude to everybody on that night."
+    many = analyzer.classify([text] * 20, [["food", "staff"] * 500] * 20)
+    once = analyzer.classify([text], [["food", "staff"]])[0]
+    assert [len(answers) for answers in many] == [1000] * 20
+    for answers in many:
+        for answer, expected in zip(answers, once * 500, strict=True):
+            assert answer.scores == pytest.approx(expected.scores, abs=1e-5)
+    mentions = analyzer.classify(["ab " * 3000 + "cd " * 200], ["ab"])[0][0]
+    assert (mentions.start, mentions.end) == (0, 2)
+    with pytest.raises(DataError, match="too many mentions"):
+        analyzer.classify(["ab " * 9000 + "cd " * 10_000], ["ab"])
+
+
+def test_questions_that_are_none_are_refused(analyzer: Analyzer) -> None:
+    for texts, aspects in (
+        (["a b"], [[None]]), (["a b"], [None]), (["a b"], [7]), ("a b", ["a"]), ([None], ["a"]),
+    ):  # fmt: skip
+        with pytest.raises(DataError):
+            analyzer.classify(texts, aspects)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="got one string"):
+        analyzer.analyze("a b")

@@ -95,10 +95,11 @@ def test_the_command_line_needs_no_socket(
     text = "The soup was cold but the staff were lovely."
     told = run(offline, "-m", "capsar", "analyze", text, "--model", small_bundle)
     assert "positive" in told
-    told = run(
-        offline, "-m", "capsar", "analyze", text, "--aspect", "soup", "--json",
-        "--model", small_bundle, "--html", tmp_path / "page.html",
-    )  # fmt: skip
+    page = tmp_path / "page.html"
+    run(offline, "-m", "capsar", "analyze", text, "--model", small_bundle, "--html", page)
+    assert "soup" in page.read_text()
+    asked = ("--aspect", "soup", "--json", "--model", small_bundle)
+    told = run(offline, "-m", "capsar", "analyze", text, *asked)
     assert json.loads(told)["aspects"][0]["text"] == "soup"
     assert "every file" in run(offline, "-m", "capsar", "inspect", small_bundle)
     assert "30 examples" in run(offline, "-m", "capsar", "evaluate", small_bundle, "--data", data)

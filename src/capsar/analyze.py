@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from capsar.bundle import TOKENIZER
+from capsar.bundle import CONFIG, TOKENIZER
 from capsar.data.example import AspectSpan, find_spans
-from capsar.errors import ConfigError, DataError, VersionMismatchError
+from capsar.errors import ArtifactError, ConfigError, DataError, VersionMismatchError
 from capsar.evaluation.detection import OpenedSentence, active_capsules
 from capsar.hub import DEFAULT_MODEL, find_bundle
 from capsar.labels import CLASSES, Polarity
 from capsar.pieces import load_tokenizer
-from capsar.runtime import CPU, Answers, Rows, Runtime
+from capsar.runtime import CPU, Answers, Rows, Runtime, join_answers
 from capsar.schema import AspectSentiment
 from capsar.text import SEGMENTATION, Layout, Span, segment, words_within
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -34,6 +35,10 @@ DEFAULT_ABOUT_THRESHOLD = 0.4
 _TEXTS_AT_ONCE = 1024
 _SENTENCES_A_BATCH = 64
 _WORDS_A_BATCH = 8192
+_PLACES_AT_ONCE = 2**20
+"""Words times mentions of all aspects that are routed together."""
+_PLACES_OF_ONE = 2**25
+"""The same of one aspect: more would not fit in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +97,12 @@ class Analyzer:
         local_files_only: bool = False,
     ) -> None:
         bundle = find_bundle(path, revision=revision, local_files_only=local_files_only)
+        classes = bundle.config.get("classes", list(CLASSES))
+        if classes != list(CLASSES):
+            raise VersionMismatchError(
+                f"The model {str(path)!r} tells {classes!r}; this release reads models that tell "
+                f"{list(map(str, CLASSES))}. Upgrade capsar."
+            )
         segmentation = bundle.config.get("segmentation", SEGMENTATION)
         if segmentation != SEGMENTATION:
             raise VersionMismatchError(
@@ -101,6 +112,11 @@ class Analyzer:
         self._tokenizer = load_tokenizer(bundle.path(TOKENIZER), bundle.config)
         self._runtime = Runtime(bundle, threads=threads, providers=providers)
         threshold = bundle.config.get("about_threshold", DEFAULT_ABOUT_THRESHOLD)
+        if isinstance(threshold, bool) or not isinstance(threshold, int | float):
+            raise ArtifactError(
+                f"about_threshold in {CONFIG} of the model {str(path)!r} is {threshold!r}, not a "
+                "number. Export the model again."
+            )
         self._about_threshold = float(threshold)
 
     def classify(
@@ -112,6 +128,8 @@ class Analyzer:
             AspectNotFoundError: If an aspect given as text does not occur in its text.
             DataError: If a span ends outside its text, or texts and aspects differ in number.
         """
+        if isinstance(texts, str):
+            raise DataError("classify takes a list of texts, got one string")
         if len(texts) != len(aspects):
             raise DataError(f"{len(texts)} texts need as many aspects, got {len(aspects)}")
         return list(self.classify_stream(zip(texts, aspects, strict=True)))
@@ -131,6 +149,8 @@ class Analyzer:
 
     def analyze(self, texts: Sequence[str]) -> list[list[AspectSentiment]]:
         """Return the aspects that each text's sentiments are about, by de-capsulising."""
+        if isinstance(texts, str):
+            raise DataError("analyze takes a list of texts, got one string")
         return list(self.analyze_stream(texts))
 
     def analyze_stream(self, texts: Iterable[str]) -> Iterator[list[AspectSentiment]]:
@@ -236,7 +256,13 @@ class Analyzer:
             mentions[row, : len(places)] = places
         window = self._tokenizer.window
         encoded = self._runtime.encode(Rows.of(layouts, window), window)
-        routed = self._runtime.route(encoded, sentence, mentions, outputs=outputs)
+        places = encoded.mask.shape[1] * mentions.shape[1]
+        routed = join_answers(
+            [
+                self._runtime.route(encoded, sentence[rows], mentions[rows], outputs=outputs)
+                for rows in _slices(len(sentence), places)
+            ]
+        )
         start = 0
         for count in counts:
             part = slice(start, start + count)
@@ -344,7 +370,15 @@ def _sentiment(
 
 
 def _as_list(aspects: Aspect | Sequence[Aspect]) -> list[Aspect]:
-    return [aspects] if isinstance(aspects, str | AspectSpan) else list(aspects)
+    if isinstance(aspects, str | AspectSpan):
+        return [aspects]
+    asked: Any = aspects  # whatever a caller may give
+    given = list(asked) if isinstance(asked, Iterable) else [asked]
+    for aspect in given:
+        if not isinstance(aspect, str | AspectSpan):
+            kind = type(aspect).__name__
+            raise DataError(f"An aspect is a string or an AspectSpan, got {kind}")
+    return given
 
 
 def _locate(text: str, aspect: Aspect | None) -> tuple[AspectSpan, ...]:
@@ -358,6 +392,18 @@ def _locate(text: str, aspect: Aspect | None) -> tuple[AspectSpan, ...]:
     if not isinstance(aspect, str):
         raise DataError(f"An aspect is a string or an AspectSpan, got {type(aspect).__name__}")
     return find_spans(text, aspect)
+
+
+def _slices(number: int, places_of_one: int) -> Iterator[slice]:
+    """Cut aspects into runs that are routed together, in bounded memory."""
+    if places_of_one > _PLACES_OF_ONE:
+        raise DataError(
+            f"An aspect has too many mentions in a text as long as this one ({places_of_one} words "
+            f"times mentions; at most {_PLACES_OF_ONE}). Give the places that matter as AspectSpan."
+        )
+    size = max(1, _PLACES_AT_ONCE // places_of_one)
+    for start in range(0, number, size):
+        yield slice(start, start + size)
 
 
 def _batches(order: list[int], sizes: list[int]) -> Iterator[list[int]]:

@@ -21,13 +21,13 @@ import json
 import os
 import shutil
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from capsar.errors import ArtifactError, VersionMismatchError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
 SCHEMA_VERSION = 1
 CONFIG = "config.json"
@@ -75,7 +75,7 @@ class Bundle:
 
 
 def write_bundle(folder: Path, config: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
-    """Write a bundle whole under another name, then rename it.
+    """Write a bundle whole under another name, then rename it: no reader sees half of one.
 
     Args:
         folder: Where it will be; a bundle that is there is replaced in one step.
@@ -85,8 +85,14 @@ def write_bundle(folder: Path, config: Mapping[str, Any], files: Mapping[str, by
     Raises:
         ArtifactError: If it cannot be written, or something else is in its place.
     """
-    if folder.exists() and not (folder / MANIFEST).is_file():
-        raise ArtifactError(f"{str(folder)!r} is there already and is not a bundle; name another")
+    folder = Path(os.path.abspath(folder))  # noqa: PTH100  (links are left as they are)
+    aside = folder.with_name(f".{folder.name}-old")
+    if aside.is_dir() and not folder.exists():
+        aside.rename(folder)  # a process was killed between the two renames below
+    if folder.exists() and not _is_bundle(folder):
+        raise ArtifactError(
+            f"{str(folder)!r} is there already and holds something else than a bundle; name another"
+        )
     settings = {"schema_version": SCHEMA_VERSION, **config}
     content = {CONFIG: json.dumps(settings, indent=1).encode() + b"\n", **files}
     manifest = {
@@ -94,8 +100,7 @@ def write_bundle(folder: Path, config: Mapping[str, Any], files: Mapping[str, by
         for name, data in content.items()
     }
     content[MANIFEST] = json.dumps({"files": manifest}, indent=1).encode() + b"\n"
-    scratch = folder.with_name(f".{folder.name}-new")
-    aside = folder.with_name(f".{folder.name}-old")
+    scratch = folder.with_name(f".{folder.name}-new-{os.getpid()}")
     try:
         for left_over in (scratch, aside):  # of a process that was killed here
             shutil.rmtree(left_over, ignore_errors=True)
@@ -112,6 +117,16 @@ def write_bundle(folder: Path, config: Mapping[str, Any], files: Mapping[str, by
     except OSError as error:
         shutil.rmtree(scratch, ignore_errors=True)
         raise ArtifactError(f"Cannot write the bundle {str(folder)!r}: {error}") from error
+
+
+def _is_bundle(folder: Path) -> bool:
+    """Tell whether a folder holds a bundle and nothing else, so that it may be replaced."""
+    try:
+        entries = _read_json(folder / MANIFEST).get("files")
+        present = {path.name for path in folder.iterdir()}
+    except (ArtifactError, OSError):
+        return False
+    return isinstance(entries, dict) and CONFIG in entries and present <= {*entries, *FILES}
 
 
 def open_bundle(folder: Path, *, links_into: Path | None = None) -> Bundle:

@@ -133,7 +133,8 @@ class TrainConfig:
     """Decoupled, of matrices only, not of biases and norms."""
     max_epochs: int = 30
     patience: int = 6
-    """Epochs without a better dev macro-F1 before training stops."""
+    """Epochs without a better dev macro-F1 before training stops; a network that gives every dev
+    example the same answer is not stopped."""
     no_aspect_share: float = 0.0
     """Share of batches trained with proximity dropped, so that one model serves with and without a
     given aspect."""

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from capsar.text import Layout
 
 CPU = ("CPUExecutionProvider",)
+_MOST_THREADS = 512
+_OUTPUTS = {ENCODER: [{"states", "word_vectors"}], CAPSULES: [{"lengths", "about", "because"}]}
 _INPUTS = {
     ENCODER: ({"ids", "mask"}, {"ids", "mask", "segments"}),
     CAPSULES: (
@@ -96,6 +98,18 @@ class Answers:
     """Each word's share in each capsule (A, C, T), where it was asked for."""
 
 
+def join_answers(parts: Sequence[Answers]) -> Answers:
+    """Put the answers about several runs of aspects together."""
+    if len(parts) == 1:
+        return parts[0]
+    joined: dict[str, NDArray[np.float32]] = {}
+    for name in ("lengths", "about", "because"):
+        some = [value for part in parts if (value := getattr(part, name)) is not None]
+        if some:
+            joined[name] = np.concatenate(some)
+    return Answers(**joined)
+
+
 class Runtime:
     """The two graphs of a bundle.
 
@@ -106,8 +120,9 @@ class Runtime:
     """
 
     def __init__(self, bundle: Bundle, *, threads: int = 1, providers: Sequence[str] = CPU) -> None:
-        if threads < 1:
-            raise ConfigError(f"threads must be at least 1, got {threads!r}")
+        if type(threads) is not int or not 1 <= threads <= _MOST_THREADS:
+            raise ConfigError(f"threads must be from 1 to {_MOST_THREADS}, got {threads!r}")
+        providers = [providers] if isinstance(providers, str) else providers
         unknown = set(providers) - set(onnxruntime.get_available_providers())
         if unknown:
             known = ", ".join(onnxruntime.get_available_providers())
@@ -139,8 +154,7 @@ class Runtime:
         feeds = {
             name: onnxruntime.OrtValue.ortvalue_from_numpy(arrays[name]) for name in self._reads
         }
-        found: list[Any] = self._encoder.run_with_ort_values(["states", "word_vectors"], feeds)
-        return found
+        return _run(self._encoder, ENCODER, ["states", "word_vectors"], feeds)
 
     def _read_windows(self, arrays: dict[str, NDArray[Any]], window: int) -> list[Any]:
         """Encode long sentences window by window, a few at a time, and join what comes out."""
@@ -185,7 +199,7 @@ class Runtime:
             name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in arrays.items()
         }
         names = ["lengths", *outputs]
-        values = self._capsules.run_with_ort_values(names, feeds)
+        values = _run(self._capsules, CAPSULES, names, feeds)
         found = {name: value.numpy() for name, value in zip(names, values, strict=True)}
         words = encoded.words[sentence]  # (A, T)
         for name in outputs:
@@ -205,10 +219,27 @@ def _open(
             f"{name} of the bundle {str(bundle.folder)!r} cannot be loaded: {error}. "
             "Export the model again."
         ) from error
-    found = {value.name for value in session.get_inputs()}
-    if found not in _INPUTS[name]:
-        raise ArtifactError(
-            f"{name} of the bundle {str(bundle.folder)!r} takes {sorted(found)}, not "
-            f"{sorted(_INPUTS[name][0])}. Export the model again."
-        )
+    for what, values, expected in (
+        ("takes", session.get_inputs(), _INPUTS[name]),
+        ("gives", session.get_outputs(), _OUTPUTS[name]),
+    ):
+        found = {value.name for value in values}
+        if found not in expected:
+            raise ArtifactError(
+                f"{name} of the bundle {str(bundle.folder)!r} {what} {sorted(found)}, not "
+                f"{sorted(expected[0])}. Export the model again: `capsar export`."
+            )
     return session
+
+
+def _run(
+    session: onnxruntime.InferenceSession, name: str, names: list[str], feeds: dict[str, Any]
+) -> list[Any]:
+    try:
+        values: list[Any] = session.run_with_ort_values(names, feeds)
+    except Exception as error:  # the engine has many kinds, none of which says what to do
+        raise ArtifactError(
+            f"{name} could not be run: {error}. If memory was short, give shorter texts; else "
+            "export the model again: `capsar export`."
+        ) from error
+    return values

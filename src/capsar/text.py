@@ -208,6 +208,16 @@ class WordTokenizer:
                 f"A word tokenizer has {PADDING} as id 0 and {UNKNOWN} as id 1; this one does not. "
                 "Was it saved by WordTokenizer.save?"
             )
+        # Anything else in the file would cut, pad or spell words otherwise than training did.
+        whole = str(tokenizer.normalizer) == str(_normalizer()) and not any(
+            (tokenizer.pre_tokenizer, tokenizer.post_processor, tokenizer.padding,
+             tokenizer.truncation, tokenizer.decoder)
+        )  # fmt: skip
+        if not whole:
+            raise ArtifactError(
+                f"A word tokenizer in tokenizer.json spells words as {SEGMENTATION!r} does, and "
+                "nothing else; this one does more. Export the model again."
+            )
         self._tokenizer = tokenizer
 
     @classmethod

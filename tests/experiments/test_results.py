@@ -154,7 +154,7 @@ def test_means_spreads_and_paired_differences_by_hand() -> None:
     assert fall["paper"] == pytest.approx(0.8185 - 0.8286)
     difference = difference_of(fall)
     assert difference.half_width == pytest.approx(12.7062 * 0.01, rel=1e-4)  # t of one degree
-    assert difference.verdict == "cannot be told"
+    assert difference.verdict == "too few seeds"
     page = render(entries, runs)
     assert "(3 of 5 seeds)" in page
     assert "−.0200 [−.1471, +.1071]" in page
@@ -163,12 +163,21 @@ def test_means_spreads_and_paired_differences_by_hand() -> None:
 @pytest.mark.parametrize(
     ("mean", "sd", "n", "verdict"),
     [(-0.02, 0.01, 5, "falls"), (0.02, 0.01, 5, "rises"), (-0.01, 0.01, 5, "cannot be told"),
-     (-0.5, None, 1, "cannot be told")],
+     (-0.5, None, 1, "too few seeds"), (-0.5, 0.01, 2, "too few seeds")],
 )  # fmt: skip
 def test_a_verdict_needs_an_interval_without_zero(
     mean: float, sd: float | None, n: int, verdict: str
 ) -> None:
     assert difference_of({"mean": mean, "sd": sd, "n": n}).verdict == verdict
+
+
+def test_a_run_that_never_moved_is_told() -> None:
+    run, other = made_up("capsar-restaurant-0", 0.65), made_up("capsar-restaurant-1", 0.8)
+    run["history"] *= 2
+    page = " ".join(render(summarize([run, other]), [run, other]).split())
+    assert "1 of 2 runs of CAPSAR (1 on Restaurant) never moved from one dev macro-F1" in page
+    run["history"][1] = run["history"][1] | {"dev_macro_f1": 0.7}
+    assert "never moved" not in render(summarize([run, other]), [run, other])
 
 
 def test_the_score_is_chosen_on_dev_and_not_on_test() -> None:
@@ -198,13 +207,6 @@ def test_the_page_renders_whatever_there_is() -> None:
         assert title in page
     assert page.count("](figures/") == len(FIGURES)
     assert page == render(summarize(runs), runs, FIGURES)
-
-
-def test_runs_of_one_configuration_are_compared() -> None:
-    twins = [made_up("capsar-restaurant-0", 0.8), made_up("sweep-routing-3-restaurant-0", 0.8)]
-    assert "in 1 of 1" in render(summarize(twins), twins)
-    twins[1]["test"]["figures"]["accuracy"] = 0.800001
-    assert "in 0 of 1" in render(summarize(twins), twins)
 
 
 def test_the_diagnosis_is_told_apart() -> None:

@@ -25,6 +25,7 @@ FACTS = {
     "dev": "mams:dev",
     "dev_examples": 1332,
     "shared_sentences_dropped": 7,
+    "test_sentences_dropped": 44,
     "shared_by_kind": {"exact": 5, "near": 2},
     "vectors": "glove.840B.300d.subset.txt",
     "vectors_licence": "PDDL (GloVe)",

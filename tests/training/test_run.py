@@ -13,20 +13,21 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from reviews import write_reviews
 from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from capsar.config import RunConfig, run_config
+from capsar.config import RunConfig, TrainConfig, run_config
 from capsar.data.readers import read_examples
 from capsar.errors import ArtifactError, ConfigError, DataError
 from capsar.evaluation.evaluate import evaluate
-from capsar.evaluation.metrics import Figures
+from capsar.evaluation.metrics import Figures, compute_figures
 from capsar.model.network import Batch, Capsar, Output
-from capsar.training.checkpoint import load_checkpoint
-from capsar.training.loop import StepInfo
+from capsar.training.checkpoint import Progress, load_checkpoint
+from capsar.training.loop import StepInfo, _end_epoch
 from capsar.training.predictor import NetworkPredictor
 from capsar.training.prepare import prepare_data
 from capsar.training.run import load_network, train
@@ -89,9 +90,8 @@ def test_answers_do_not_depend_on_order_or_neighbours(reviews: Path, tmp_path: P
 
 
 def test_training_stops_when_dev_no_longer_improves(reviews: Path, tmp_path: Path) -> None:
-    settings = configure(reviews, max_epochs=50, patience=2, learning_rate=1e-9)
-    result = train(settings, tmp_path / "run")
-    assert len(result.history) == result.best_epoch + 3
+    result = train(configure(reviews, max_epochs=50, patience=2), tmp_path / "run")
+    assert len(result.history) == result.best_epoch + 3 < 50
 
 
 def test_options_of_training_work(reviews: Path, tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ class Scripted:
     def __call__(self, *_: object) -> Figures:
         accuracy, macro_f1 = self.pairs[self.seen]
         self.seen += 1
-        return Figures(1, accuracy, macro_f1, {}, ())
+        return Figures(1, accuracy, macro_f1, {}, ((1, 0), (0, 1)))
 
 
 def test_the_epoch_is_chosen_by_macro_f1_and_the_bundle_holds_it(
@@ -512,3 +512,24 @@ def test_a_full_disk_stops_a_run_which_goes_on_when_there_is_room(
     resumed = train(settings, disk / "run")
     whole = train(settings, tmp_path / "whole")
     assert resumed.history == whole.history
+
+
+def test_a_network_that_has_not_begun_to_learn_is_not_stopped() -> None:
+    train_config = TrainConfig(max_epochs=9, patience=2)
+    constant = compute_figures(np.array([0, 1, 2, 2]), np.array([2, 2, 2, 2]))
+    learning = compute_figures(np.array([0, 1, 2, 2]), np.array([0, 2, 2, 2]))
+    progress = Progress()
+    for _ in range(5):
+        _end_epoch(progress, constant, 1, train_config)
+        assert not progress.finished
+    assert _end_epoch(progress, learning, 1, train_config)
+    _end_epoch(progress, learning, 1, train_config)
+    assert not progress.finished
+    _end_epoch(progress, learning, 1, train_config)
+    assert progress.finished
+    assert progress.best_epoch == 5
+    never = Progress()
+    for _ in range(9):
+        assert not never.finished
+        _end_epoch(never, constant, 1, train_config)
+    assert never.finished

@@ -62,3 +62,6 @@ def main() -> None:
     except CapsarError as error:
         typer.echo(f"capsar: {error}", err=True)
         raise SystemExit(2) from None
+    except OSError as error:  # a full disk, a read error
+        typer.echo(f"capsar: {error}", err=True)
+        raise SystemExit(2) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,13 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from typing import BinaryIO
 
     from rich.text import Text
 
     from capsar.analyze import Analyzer, Explanation
     from capsar.schema import AspectSentiment
 
+_ENDINGS = {".txt", ".csv", ".tsv", ".json", ".jsonl", ".md", ".gz", ".zip", ".xml"}
 _COLOURS = {"negative": (200, 60, 60), "neutral": (120, 120, 120), "positive": (40, 140, 70)}
 
 
@@ -32,6 +35,9 @@ def analyze_command(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object a text.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write the shaded words to this page.")] = None,
+    text: Annotated[
+        bool, typer.Option("--text", help="Take the argument as a text, whatever it looks like.")
+    ] = False,
     threads: Annotated[int, typer.Option(help="CPU threads of the engine.")] = 1,
 ) -> None:
     """Tell what is felt, and about what.
@@ -42,52 +48,90 @@ def analyze_command(
 
     `capsar analyze "Great food, terrible service." --model runs/mine/bundle`
     """
-    from json import dumps
-
     from capsar.analyze import load
-    from capsar.schema import document
+    from capsar.errors import ConfigError
 
+    if json and html:
+        raise ConfigError("--json and --html are two ways to show one thing; give one of them")
+    stream = None if text else _open(source)
     analyzer = load(model, threads=threads)
-    if json:
-        pairs = _answers(analyzer, _texts(source), aspect)
-        for text, aspects in pairs:
-            typer.echo(dumps(document(text, aspects)))
+    if stream is None:
+        answers = _answers(analyzer, iter([source]), aspect)
+        _show(analyzer, answers, aspect, as_json=json, html=html)
         return
-    _show(analyzer, list(_answers(analyzer, _texts(source), aspect)), aspect, html)
+    with stream:
+        asked = _Asked(aspect)
+        answers = _answers(analyzer, asked.seen(_lines(stream, source)), aspect, some=asked.found)
+        _show(analyzer, answers, aspect, as_json=json, html=html)
+    asked.report()
 
 
-def _texts(source: str) -> Iterator[str]:
-    """The texts that a user named: one given, or the lines of a file or of standard input."""
+def _open(source: str) -> BinaryIO | None:
+    """Open what a user named, a file, a pipe or standard input; nothing if it is a text."""
+    from capsar.errors import ConfigError
+
     if source == "-":
-        for line in sys.stdin:
-            yield line.rstrip("\r\n")
-        return
+        return sys.stdin.buffer
     path = Path(source)
     try:
-        is_file = path.is_file()
+        is_folder, is_there = path.is_dir(), path.exists()
     except (OSError, ValueError):  # too long for a file's name, or not one at all
-        is_file = False
-    if not is_file:
-        yield source
-        return
+        return None
+    if is_folder:
+        raise ConfigError(f"{source!r} is a folder; name a file, or say --text")
+    if is_there:
+        return path.open("rb")
+    if not any(map(str.isspace, source)) and (path.suffix in _ENDINGS or os.sep in source):
+        raise ConfigError(f"There is no file {source!r}; if it is a text, say --text")
+    return None
+
+
+def _lines(stream: BinaryIO, source: str) -> Iterator[str]:
+    """The lines of a file or of standard input."""
     from capsar.data.formats.plain import read_plain
     from capsar.errors import FormatError
 
-    with path.open("rb") as stream:
-        for row in read_plain(stream, str(path)):
-            if isinstance(row, FormatError):
-                raise row
-            yield row.text  # type: ignore[union-attr]
+    name = "standard input" if source == "-" else source
+    for row in read_plain(stream, name):
+        if isinstance(row, FormatError):
+            raise row
+        yield row.text  # type: ignore[union-attr]
+
+
+class _Asked:
+    """Which of the aspects that are asked about each text of many holds."""
+
+    def __init__(self, aspects: list[str] | None) -> None:
+        self._aspects = aspects or []
+        self._texts = self._without = 0
+
+    def seen(self, texts: Iterator[str]) -> Iterator[str]:
+        for text in texts:
+            self._texts += 1
+            self._without += bool(self._aspects) and not self.found(text)
+            yield text
+
+    def found(self, text: str) -> list[str]:
+        return [aspect for aspect in self._aspects if aspect.strip() and aspect in text]
+
+    def report(self) -> None:
+        if self._without:
+            told = f"{self._without} of {self._texts} texts hold none of the aspects asked about"
+            typer.echo(f"capsar: {told}", err=True)
 
 
 def _answers(
-    analyzer: Analyzer, texts: Iterator[str], aspect: list[str] | None
+    analyzer: Analyzer,
+    texts: Iterator[str],
+    aspect: list[str] | None,
+    *,
+    some: Callable[[str], list[str]] | None = None,
 ) -> Iterator[tuple[str, list[AspectSentiment]]]:
     from itertools import tee
 
     kept, asked = tee(texts)
     if aspect:
-        answers = analyzer.classify_stream((text, aspect) for text in asked)
+        answers = analyzer.classify_stream((t, some(t) if some else aspect) for t in asked)
     else:
         answers = analyzer.analyze_stream(asked)
     return zip(kept, answers, strict=True)
@@ -95,24 +139,33 @@ def _answers(
 
 def _show(
     analyzer: Analyzer,
-    answers: list[tuple[str, list[AspectSentiment]]],
+    answers: Iterator[tuple[str, list[AspectSentiment]]],
     aspect: list[str] | None,
+    *,
+    as_json: bool,
     html: Path | None,
 ) -> None:
     """Print each text's aspects, and its words shaded by what each sentiment is about."""
+    from json import dumps
+
     from rich.console import Console
 
     from capsar.errors import ArtifactError
+    from capsar.schema import document
 
+    if as_json:
+        for text, aspects in answers:
+            typer.echo(dumps(document(text, aspects)))
+        return
     console = Console(record=html is not None, highlight=False, soft_wrap=True)
     for text, aspects in answers:
         for found in aspects:
             console.print(f"{found.text}: {found.polarity}", markup=False)
         if not aspects:
             console.print("(no aspect found)")
-        asked: list[str] | list[None] = aspect or [None]
-        for given in asked:
-            explanation = analyzer.explain(text, given)
+        given = list(dict.fromkeys(found.text for found in aspects)) if aspect else [None]
+        for one in given:
+            explanation = analyzer.explain(text, one)
             for polarity, length in explanation.lengths.items():
                 console.print(_shaded(explanation, polarity, length))
     if html is not None:

@@ -20,8 +20,8 @@ def export_command(
 ) -> None:
     """Write a model's graphs anew from its weights, as this release writes them.
 
-    After an upgrade of capsar, or where a graph cannot be loaded. OUT may be the same folder: it is
-    replaced in one step.
+    After an upgrade of capsar, or where a graph cannot be loaded. OUT may be the same folder; a
+    folder that holds anything but a bundle is left alone.
 
     `capsar export runs/mine runs/mine-upgraded`
 

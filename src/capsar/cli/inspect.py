@@ -51,7 +51,7 @@ def _print(bundle: Bundle) -> None:
     for name, value in (
         ("schema", bundle.schema_version),
         ("written by", f"capsar {config.get('capsar_version', '(unknown)')}"),
-        ("classes", ", ".join(map(str, config.get("classes", ())))),
+        ("classes", _listed(config.get("classes"))),
         ("network", _named(_section(config, "model"))),
         ("trained on", _named(trained, "train", "train_examples", "words")),
         ("data licence", trained.get("licence")),
@@ -62,6 +62,10 @@ def _print(bundle: Bundle) -> None:
     ):
         if value:
             typer.echo(f"{name:<16} {value}")
+
+
+def _listed(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else ""
 
 
 def _section(config: dict[str, Any], name: str) -> dict[str, Any]:
@@ -75,14 +79,18 @@ def _named(section: dict[str, Any], *names: str) -> str:
 
 
 def _figures(config: dict[str, Any]) -> str:
-    figures = _section(config, "dev")
-    intervals = _section(config, "dev_intervals")
+    figures, intervals = _section(config, "dev"), _section(config, "dev_intervals")
     told = []
     for name in ("accuracy", "macro_f1"):
-        if f"dev_{name}" in figures:
-            low, high = intervals.get(name, (None, None))
-            spread = "" if low is None else f" (95 % interval {low:.4f} to {high:.4f})"
-            told.append(f"{name} {figures[f'dev_{name}']:.4f}{spread}")
-    if "dev_span_f1" in config:
-        told.append(f"F1 of found aspects {config['dev_span_f1']:.4f}")
+        if figure := _number(figures.get(f"dev_{name}")):
+            between = intervals.get(name)
+            ends = [_number(end) for end in between] if isinstance(between, list) else []
+            spread = f" (95 % interval {' to '.join(ends)})" if len(ends) == 2 else ""  # noqa: PLR2004
+            told.append(f"{name} {figure}{spread}")
+    if found := _number(config.get("dev_span_f1")):
+        told.append(f"F1 of found aspects {found}")
     return ", ".join(told)
+
+
+def _number(value: object) -> str:
+    return f"{value:.4f}" if isinstance(value, int | float) else ""

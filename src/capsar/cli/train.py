@@ -41,7 +41,7 @@ def train_command(  # noqa: PLR0913
 
     `capsar train --data reviews.csv --vectors glove.42B.300d.txt --out runs/mine`
 
-    `capsar train experiments/configs/core-restaurants.toml --set train.seed=1`
+    `capsar train examples/restaurants.toml --set train.seed=1`
     """
     from capsar.errors import ConfigError, MissingExtraError
 

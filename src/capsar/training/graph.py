@@ -43,14 +43,6 @@ class Graph:
         self._nodes.append(helper.make_node(kind, inputs, [result], **attributes))
         return result
 
-    def split(self, value: str, number: int) -> list[str]:
-        """Cut the last dimension into equal parts."""
-        first = next(self._numbers)
-        results = [f"v{first}_{part}" for part in range(number)]
-        node = helper.make_node("Split", [value], results, axis=-1, num_outputs=number)
-        self._nodes.append(node)
-        return results
-
     def choose(
         self, condition: str, then: Callable[[], str], otherwise: Callable[[], str], name: str = ""
     ) -> str:

@@ -139,9 +139,12 @@ def _end_epoch(
         entry |= {"dev_accuracy": dev.accuracy, "dev_macro_f1": dev.macro_f1}
     progress.history.append(entry)
     waited = progress.epoch - progress.best_epoch
+    # A network that still gives every example the same answer has not begun to learn.
+    begun = dev is not None and sum(map(any, zip(*dev.confusion, strict=True))) > 1
     progress.epoch += 1
     progress.batch, progress.loss_sum = 0, 0.0
-    progress.finished = waited >= train_config.patience or progress.epoch >= train_config.max_epochs
+    stale = begun and waited >= train_config.patience
+    progress.finished = stale or progress.epoch >= train_config.max_epochs
     return is_best
 
 
