@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from capsar.data import catalog
 from capsar.data.doctor import check_file, data_files, find_overlaps
 from capsar.data.example import AspectSpan, Example
 from capsar.data.overlap import Match, SentenceIndex, Sharing
-from capsar.data.splits import drop_shared, split_dev
+from capsar.data.splits import drop_hashed, drop_shared, sentence_hash, split_dev
 from capsar.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -263,3 +264,18 @@ def test_a_large_file_is_examined_in_bounded_memory(
 
 def test_spans_know_their_order() -> None:
     assert sorted([AspectSpan(4, 5), AspectSpan(0, 9)])[0] == AspectSpan(0, 9)
+
+
+def test_sentences_named_by_hash_are_dropped(tmp_path: Path) -> None:
+    texts = ["Cold soup!", "cold  soup", "Warm soup.", "😀"]
+    hashes = {"hashes": [sentence_hash("COLD SOUP"), sentence_hash("😀")]}
+    (tmp_path / "shared.json").write_text(json.dumps(hashes))
+    kept, dropped = drop_hashed([Example(text) for text in texts], tmp_path / "shared.json")
+    assert [example.text for example in kept] == ["Warm soup."]
+    assert dropped == 3
+    for content in ("[]", "{}", '{"hashes": 3}', "not JSON"):
+        (tmp_path / "shared.json").write_text(content)
+        with pytest.raises(DataError, match="list 'hashes'"):
+            drop_hashed([], tmp_path / "shared.json")
+    with pytest.raises(DataError, match="absent"):
+        drop_hashed([], tmp_path / "absent.json")

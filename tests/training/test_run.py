@@ -321,6 +321,10 @@ def test_a_finished_run_is_not_run_again_and_another_is_not_mixed_with_it(
     assert steps == []
     assert extra.exists()
     (first.bundle / "model.safetensors").unlink()
+    with pytest.raises(ArtifactError, match="something else than a bundle"):
+        train(configure(reviews, max_epochs=2), tmp_path / "run")
+    assert extra.exists()
+    extra.unlink()
     repaired = train(configure(reviews, max_epochs=2), tmp_path / "run")
     load_network(repaired.bundle)
     assert again.history == first.history
