@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import subprocess
 import sys
@@ -163,11 +164,12 @@ def test_wrong_settings_are_refused(bundle: Path) -> None:
 def test_a_graph_that_is_none_is_named(bundle: Path, tmp_path: Path, name: str) -> None:
     own = ("config.json", "manifest.json")
     files = {p.name: p.read_bytes() for p in bundle.iterdir() if p.name not in own}
-    write_bundle(tmp_path / "b", {}, files | {name: b"not a graph"})
+    config = json.loads((bundle / "config.json").read_text())
+    write_bundle(tmp_path / "b", config, files | {name: b"not a graph"})
     with pytest.raises(ArtifactError, match=f"{name} of the bundle .* cannot be loaded"):
         load(tmp_path / "b")
     del files[name]
-    write_bundle(tmp_path / "c", {}, files)
+    write_bundle(tmp_path / "c", config, files)
     with pytest.raises(ArtifactError, match=f"has no {name}"):
         load(tmp_path / "c")
 

@@ -133,9 +133,9 @@ def test_sentences_without_words_are_compared_by_their_characters() -> None:
 def test_templated_reviews_take_linear_time() -> None:
     template = "{} the soup was cold, the bread was fine and nobody came to take our order"
     texts = {template.format(n): str(n) for n in range(20_000)}
-    start = time.perf_counter()
+    start = time.process_time()
     find_overlaps({"a": texts, "b": texts})
-    assert time.perf_counter() - start < 60  # it was half an hour
+    assert time.process_time() - start < 60  # it was half an hour
     index = SentenceIndex()
     index.add("a", texts)
     assert index.find(template.format(19_999))["a"].sharing is Sharing.EXACT

@@ -186,7 +186,10 @@ def export_bundle(source: Path, out: Path, *, store: str = STORES[0]) -> None:
     if store == "int8":
         graphs = {name: store_int8(content) for name, content in graphs.items()}
     files |= graphs
-    settings = bundle.config | {"capsar_version": __version__, "store": store}
+    settings = bundle.config | {"capsar_version": __version__}
+    settings.pop("store", None)
+    if store != STORES[0]:  # float32 goes without saying
+        settings["store"] = store
     write_bundle(out, settings, files)
 
 

@@ -52,7 +52,7 @@ def quantize(array: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.f
 
     >>> numbers, scales, axis = quantize(np.float32([[1, -2], [100, 50]]))
     >>> axis, numbers.tolist()
-    (0, [[64, -127], [127, 64]])
+    (1, [[1, -5], [127, 127]])
     """
     best = None
     for axis in range(array.ndim):
