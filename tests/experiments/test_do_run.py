@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import json
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -69,16 +71,23 @@ def test_a_run_deleted_and_run_again_gives_the_same_figures(run: runs.Run, work:
     assert figures_of(run) == first
 
 
-@pytest.mark.data
-@pytest.mark.slow
-def test_a_run_that_another_process_is_at_is_left_alone(work: Path) -> None:
-    import fcntl
-
+def test_a_run_that_another_process_is_at_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "WORK", tmp_path / "runs")
+    monkeypatch.setattr(runs, "RESULTS", tmp_path)
     ONE.folder.mkdir(parents=True)
+    ended: list[int] = []
+    waiting = threading.Thread(target=lambda: ended.append(perform.do_run(ONE)), daemon=True)
     with (ONE.folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert perform.do_run(ONE) == 0
-    assert ONE.read() is None
+        waiting.start()
+        waiting.join(1)
+        assert waiting.is_alive()
+        runs.write_json(ONE.result, {"config_hash": ONE.config_hash})  # the other one is done
+    waiting.join(60)
+    assert ended == [0]
+    assert not (ONE.folder / "checkpoints").exists()
 
 
 @pytest.mark.data
