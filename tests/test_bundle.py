@@ -183,7 +183,6 @@ def test_only_a_bundle_and_nothing_else_is_replaced(tmp_path: Path) -> None:
 def test_a_bundle_left_aside_by_a_killed_process_comes_back(tmp_path: Path) -> None:
     write_bundle(tmp_path / "b", {"run": 1}, {"tokenizer.json": b"{}"})
     (tmp_path / "b").rename(tmp_path / ".b-old")
-    (tmp_path / "full").write_text("")
     with pytest.raises(ArtifactError):
         write_bundle(tmp_path / "b", {"run": 2}, {"no/such/folder": b""})
     assert open_bundle(tmp_path / "b").config["run"] == 1
