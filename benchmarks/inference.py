@@ -12,7 +12,6 @@ import random
 import statistics
 import sys
 import tempfile
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,10 +26,10 @@ from capsar.model.network import Batch, Capsar
 from capsar.runtime import Rows, Runtime
 from capsar.text import SEGMENTATION, WordTokenizer
 from capsar.training.export import export_capsules, export_encoder
-from measure import peak_memory_mb, run_fresh, write_result
+from measure import in_turn, peak_memory_mb, ratio, run_fresh, write_result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
@@ -87,22 +86,6 @@ def prepare(
         yield ids, mask, sentence, first
 
 
-def in_turn(calls: dict[str, Callable[[], object]], turns: int = TURNS) -> dict[str, list[float]]:
-    """Time every call once in each turn."""
-    seconds: dict[str, list[float]] = {name: [] for name in calls}
-    for turn in range(turns + 1):
-        for name, call in calls.items():
-            start = time.perf_counter()
-            call()
-            if turn:  # the first is for warming up
-                seconds[name].append(time.perf_counter() - start)
-    return seconds
-
-
-def ratio(above: list[float], below: list[float]) -> float:
-    return statistics.median(a / b for a, b in zip(above, below, strict=True))
-
-
 def measure_speed(folder: Path) -> dict[str, float]:
     torch.set_num_threads(1)
     model = make_bundle(folder)
@@ -146,9 +129,10 @@ def measure_speed(folder: Path) -> dict[str, float]:
             "24": lambda: graphs("24 words"),
             "encoder 60": lambda: encode("60 words"),
             "60": lambda: graphs("60 words"),
-        }
+        },
+        TURNS,
     )
-    alone = in_turn({"graphs": lambda: graphs("alone"), "torch": lambda: network(single)})
+    alone = in_turn({"graphs": lambda: graphs("alone"), "torch": lambda: network(single)}, TURNS)
     return {
         "sentences_per_s": SENTENCES / statistics.median(wide["analyzer"]),
         "graph_over_encoder": ratio(wide["1"], wide["encoder"]),

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import statistics
 import tempfile
-import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +29,7 @@ from capsar.text import Layout, segment
 from capsar.training.prepare import prepare_data
 from capsar.training.run import export_bundle, load_network
 from capsar.training.transformer_graph import export_transformer
-from measure import write_result
+from measure import in_turn, ratio, write_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -197,22 +196,6 @@ def _of_one_width(rows: Rows) -> list[Rows]:
         Rows(*(getattr(rows, name)[start : start + BATCH] for name in names))
         for start in range(0, len(rows.ids), BATCH)
     ]
-
-
-def in_turn(calls: dict[str, Callable[[], object]], turns: int) -> dict[str, list[float]]:
-    """Time every call once in each turn."""
-    seconds: dict[str, list[float]] = {name: [] for name in calls}
-    for turn in range(turns + 1):
-        for name, call in calls.items():
-            start = time.perf_counter()
-            call()
-            if turn:  # the first is for warming up
-                seconds[name].append(time.perf_counter() - start)
-    return seconds
-
-
-def ratio(above: list[float], below: list[float]) -> float:
-    return statistics.median(a / b for a, b in zip(above, below, strict=True))
 
 
 def batch_shift(analyzer: Analyzer, examples: list[Example]) -> float:

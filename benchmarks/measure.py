@@ -1,14 +1,20 @@
-"""What every benchmark shares: fresh processes, peak memory, and the form of a result."""
+"""What every benchmark shares: fresh processes, turns, peak memory, and the form of a result."""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
+import statistics
 import subprocess
 import sys
+import time
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -39,6 +45,23 @@ def run_fresh(script: str, *arguments: object) -> dict[str, float]:
     )
     result: dict[str, float] = json.loads(done.stdout)
     return result
+
+
+def in_turn(calls: dict[str, Callable[[], object]], turns: int) -> dict[str, list[float]]:
+    """Time every call once in each turn."""
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    for turn in range(turns + 1):
+        for name, call in calls.items():
+            start = time.perf_counter()
+            call()
+            if turn:  # the first is for warming up
+                seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
+def ratio(above: list[float], below: list[float]) -> float:
+    """Return the median over the turns of how much longer one took than the other."""
+    return statistics.median(a / b for a, b in zip(above, below, strict=True))
 
 
 def write_result(name: str, metrics: dict[str, float], packages: tuple[str, ...] = ()) -> None:
