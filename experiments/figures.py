@@ -86,6 +86,7 @@ def open_sentences(bundle: Path) -> None:
     from capsar import load
     from capsar.bundle import TOKENIZER, WEIGHTS, open_bundle
     from capsar.text import WordTokenizer, segment
+    from perform import commit_of_code, machine_class
 
     opened = open_bundle(bundle)
     vectors = load_file(opened.path(WEIGHTS))["word_vectors"]
@@ -102,7 +103,14 @@ def open_sentences(bundle: Path) -> None:
             "cosine": [[round(float(score), 4) for score in row] for row in found.scores],
             "norms": [round(float(norm), 4) for norm in norms],
         }
-    write_json(HEATMAPS, {"model": bundle.parent.name, "sentences": sentences})
+    content = {
+        "command": "python experiments/figures.py open BUNDLE",
+        "commit": commit_of_code(),
+        "machine": machine_class(),
+        "model": bundle.parent.name,
+        "sentences": sentences,
+    }
+    write_json(HEATMAPS, content)
 
 
 def draw_heatmap(sentence: dict[str, Any], score: str) -> Figure:

@@ -61,7 +61,7 @@ def judge_bundle(run: Run, bundle: Path) -> dict[str, Any]:
     arts = judge_robustness(predictor, arts_examples(dataset)) if dataset in ARTS_OF else None
     # Twitter has no terms to find but its one target; an untrained layer reconstructs nothing.
     detects = dataset in ARTS_OF and config.model.reconstruction_weight > 0 and has_graphs
-    judged: dict[str, Any] = _rounded(
+    judged: dict[str, Any] = rounded(
         {
             "train_examples": len(prepared.train),
             "dev_examples": len(prepared.dev),
@@ -221,12 +221,12 @@ def _cases(
     return found
 
 
-def _rounded(value: Any) -> Any:  # noqa: ANN401  (whatever JSON holds)
+def rounded(value: Any) -> Any:  # noqa: ANN401  (whatever JSON holds)
     """Round every number to six digits: more is noise, and takes room."""
     if isinstance(value, float):
         return round(value, 6)
     if isinstance(value, dict):
-        return {str(key): _rounded(item) for key, item in value.items()}
+        return {str(key): rounded(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_rounded(item) for item in value]
+        return [rounded(item) for item in value]
     return value

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from capsar import train
-from judge import judge_bundle
+from judge import judge_bundle, rounded
 from runs import ROOT, Run, trained_as, write_json
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ def _describe(run: Run, result: TrainResult) -> dict[str, Any]:
         "machine": machine_class(),
         "seconds": round(result.seconds, 1),
         "best_epoch": result.best_epoch,
-        "dev": _rounded(result.dev) if has_dev else None,
-        "history": [_rounded(entry) for entry in result.history],
+        "dev": rounded(result.dev) if has_dev else None,
+        "history": [rounded(entry) for entry in result.history],
     }
 
 
@@ -93,7 +93,3 @@ def commit_of_code() -> str:
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     return commit + ("-dirty" if changed else "")
-
-
-def _rounded(entry: dict[str, float]) -> dict[str, float]:
-    return {name: round(value, 6) for name, value in entry.items()}

@@ -67,7 +67,7 @@ def render(summary: Sequence[Entry], runs: Sequence[RunFile], figures: Collectio
         _table2(found, runs),
         _table3(found, runs),
         render_detection.table4(found),
-        _arts(found),
+        _arts(found, runs),
         _limits(found, runs),
         _figures(figures),
         _repeat(runs),
@@ -277,7 +277,7 @@ def _mark(predicted: str, truth: str) -> str:
     return sign if predicted == truth else f"{sign}✗"
 
 
-def _arts(found: Entries) -> str:
+def _arts(found: Entries, runs: Sequence[RunFile]) -> str:
     rows = []
     for dataset, shown in DATASETS.items():
         for row, label in ROWS.items():
@@ -290,11 +290,18 @@ def _arts(found: Entries) -> str:
                     rows.append([shown, label, protocol + seeds(first), *cells])
     if not rows:
         return ""
+    judged = {DATASETS[run["dataset"]]: run["arts"] for run in runs if run.get("arts")}
+    sizes = " ".join(
+        f"{shown}: {', '.join(str(part['num_examples']) for part in arts['variants'].values())} "
+        f"examples in the four variants, {arts['num_groups']} (sentence, aspect)."
+        for shown, arts in sorted(judged.items(), reverse=True)
+    )
     said = paragraph(
-        """Accuracy on the rewritten test sentences of Xing et al. (EMNLP 2020), the share of
+        f"""Accuracy on the rewritten test sentences of Xing et al. (EMNLP 2020), the share of
         (sentence, aspect) that is right in all variants, and accuracy on the test sentences whose
         own terms differ in polarity. The paper has no such table. `capsar evaluate BUNDLE --dataset
-        semeval14-restaurants --robustness` prints it for any model."""
+        semeval14-restaurants --robustness` prints it for any model. {sizes} Records of the
+        published files that cannot be read (`capsar data check` names them) are left out."""
     )
     header = ["dataset", "model", "protocol", *_VARIANTS.values()]
     return f"## Robustness: ARTS\n\n{said}\n\n{table(header, rows)}"

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from cells import interval, listed, number, paragraph, seeds, spread, table
 from entries import DATASETS, METRICS, RANKING, ROWS
 from interval import difference_of
+from summarize import GOLDS, SCORES
 
 if TYPE_CHECKING:
     from entries import Entries
 
-_GOLDS = ("all", "same-polarity")
-_SCORES = ("cosine", "dot")
+
 _MAIN = {"row": "capsar", "protocol": "ours"}
 
 
@@ -73,12 +73,12 @@ def _rankings(found: Entries, dataset: str) -> str:
     if paper:
         printed = [number(entry["paper"]) for entry in paper]
         rows.append(["CAPSAR in the paper", "", "not said", "not said", *printed])
-    for gold in _GOLDS:
+    for gold in GOLDS:
         for row in ("capsar", "capsar-wo-h", "centroid"):
             for protocol in ("ours", "fixed"):
                 which = {"row": row, "protocol": protocol, "dataset": dataset, "gold": gold}
                 best = found.all_of("table4", RANKING, **which)
-                for score in _SCORES:
+                for score in SCORES:
                     names = [f"{metric}_{score}" for metric in RANKING]
                     entries = found.all_of("table4", names, **which)
                     if not entries:
@@ -97,10 +97,10 @@ def _facts(found: Entries, dataset: str) -> str:
     entries = found.all_of("table4", names, **which)
     ceilings = [
         entry
-        for gold in _GOLDS
+        for gold in GOLDS
         for entry in found.all_of("table4", ["r_at_5_ceiling"], gold=gold, **which)
     ]
-    if not entries or len(ceilings) != len(_GOLDS):
+    if not entries or len(ceilings) != len(GOLDS):
         return ""
     words, length, none, active = entries
     return paragraph(
@@ -115,7 +115,7 @@ def _facts(found: Entries, dataset: str) -> str:
 def _control(found: Entries) -> str:
     rows = []
     for dataset in ("restaurant", "laptop"):
-        for gold in _GOLDS:
+        for gold in GOLDS:
             which = {"dataset": dataset, "gold": gold, **_MAIN}
             shown: list[list[float]] = []
             for suffix, label in (

@@ -14,6 +14,7 @@ import paper
 from capsar.data.catalog import dataset as find_dataset
 from capsar.labels import CLASSES
 from cases import CASES, LONG_PAIR
+from entries import RANKING
 from runs import BERT, DATASETS, EXPERIMENTS, MAIN, SWEEPS, finished
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 SUMMARY = EXPERIMENTS / "results" / "summary.json"
 BEST_ON_TEST = EXPERIMENTS / "results" / "best-on-test.json"
 SCORES = ("cosine", "dot")
-RANKING = ("p_at_1", "r_at_5", "map")
 GOLDS = ("all", "same-polarity")
 
 _WHO = ("capsules", "centroid")

@@ -128,7 +128,10 @@ def made_up(name: str, accuracy: float, detection: float | None = None) -> dict[
             {"case": case.name, "polarity": case.polarity, "predicted": "positive"}
             for case in CASES if case.dataset == run.dataset
         ],
-        "arts": {"variants": {"original": {"accuracy": accuracy}}, "ars": 0.3},
+        "arts": {
+            "variants": {"original": {"accuracy": accuracy, "num_examples": 9}},
+            "ars": 0.3, "num_groups": 7,
+        },
     }  # fmt: skip
 
 
