@@ -223,6 +223,14 @@ def test_the_diagnosis_is_told_apart() -> None:
     assert "| Laptop | macro-F1 | .6000 | .6500 | +.0500 |" in render(entries, [])
 
 
+def test_the_committed_figures_are_those_of_the_committed_runs(tmp_path: Path) -> None:
+    drawn = {path.name: path.read_bytes() for path in figures.draw_all(tmp_path)}
+    committed = {path.name: path.read_bytes() for path in figures.FOLDER.glob("*.svg")}
+    assert set(drawn) == set(committed)
+    stale = [name for name in drawn if drawn[name] != committed[name]]
+    assert not stale, f"{stale}: draw them again with `python experiments/figures.py`"
+
+
 def test_figures_are_the_same_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = [made_up(name, 0.8, detection=0.6) for name in PLANNED]
     monkeypatch.setattr(figures, "finished", lambda: runs)
