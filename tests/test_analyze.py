@@ -17,7 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_export import all_nodes
 
-from capsar.analyze import Analyzer, find_aspects, load
+from capsar.analyze import Analyzer, load
+from capsar.aspects import find_aspects
 from capsar.bundle import open_bundle, write_bundle
 from capsar.data.example import AspectSpan
 from capsar.data.readers import read_examples

@@ -11,6 +11,7 @@ import onnxruntime
 
 from capsar.bundle import CAPSULES, ENCODER
 from capsar.errors import ArtifactError, ConfigError
+from capsar.labels import CLASSES
 from capsar.pieces import to_words
 
 if TYPE_CHECKING:
@@ -100,6 +101,8 @@ class Answers:
 
 def join_answers(parts: Sequence[Answers]) -> Answers:
     """Put the answers about several runs of aspects together."""
+    if not parts:
+        return Answers(np.zeros((0, len(CLASSES)), dtype=np.float32))
     if len(parts) == 1:
         return parts[0]
     joined: dict[str, NDArray[np.float32]] = {}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from capsar.analyze import find_aspects
+from capsar.aspects import find_aspects
 from capsar.pieces import to_words
 from capsar.text import segment
 from capsar.training.batches import collate, encode_examples

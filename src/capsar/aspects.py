@@ -1,0 +1,74 @@
+"""What capsules say -> `AspectSentiment`: of a given aspect, or of the words they are about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from capsar.data.example import AspectSpan
+from capsar.evaluation.detection import active_capsules
+from capsar.labels import CLASSES, Polarity
+from capsar.schema import AspectSentiment
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from capsar.text import Span
+
+
+def find_aspects(
+    text: str,
+    words: Sequence[Span],
+    lengths: NDArray[np.float32],
+    about: NDArray[np.float32],
+    *,
+    threshold: float,
+) -> list[AspectSentiment]:
+    """Return what the active capsules are about: words that score at least `threshold`.
+
+    Every active capsule (or, if none is, the longest) claims the words it is about, and in any case
+    the one it is most about; a word that several claim goes to the one for which length times score
+    is largest. Neighbouring words of one capsule are one aspect. Punctuation is never an aspect.
+
+    Args:
+        text: The text.
+        words: Its words.
+        lengths: Of the sentiment capsules (C).
+        about: The score of each capsule and word (C, T or more).
+        threshold: The least score of a word of an aspect.
+    """
+    named = np.array([any(map(str.isalnum, text[start:end])) for start, end in words], dtype=bool)
+    if not named.any():
+        return []
+    active = np.isin(np.arange(len(CLASSES)), active_capsules(lengths)[0])  # (C)
+    able = np.where(named, about[:, : len(words)], -np.inf)  # (C, T)
+    wanted = (able >= threshold) | (able == able.max(1, keepdims=True))
+    claims = wanted & named & active[:, None]
+    scores = np.where(claims, able * lengths[:, None], -np.inf)  # (C, T)
+    owner = np.where(claims.any(0), scores.argmax(0), -1)  # (T)
+    aspects: list[AspectSentiment] = []
+    previous = -1
+    for (start, end), capsule in zip(words, owner, strict=True):
+        if capsule >= 0 and capsule == previous:
+            start = aspects.pop().start  # noqa: PLW2901  (the aspect goes on)
+        if capsule >= 0:
+            span = AspectSpan(start, end)
+            aspects.append(sentiment_of(text, span, lengths, CLASSES[int(capsule)]))
+        previous = int(capsule)
+    return aspects
+
+
+def sentiment_of(
+    text: str, span: AspectSpan, lengths: NDArray[np.float32], polarity: Polarity | None = None
+) -> AspectSentiment:
+    """Return what capsules of these lengths (C) say of one place; by default the longest rules."""
+    return AspectSentiment(
+        text=text[span.start : span.end],
+        start=span.start,
+        end=span.end,
+        polarity=polarity or CLASSES[int(lengths.argmax())],
+        scores=dict(zip(CLASSES, lengths.tolist(), strict=True)),
+    )
