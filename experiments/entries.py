@@ -16,6 +16,12 @@ ROWS = {
     "capsar": "CAPSAR",
     "centroid": "centroid control",
 }
+ENCODER_ROWS = {
+    "bert": "BERT",
+    "capsar-bert": "CAPSAR-BERT",
+    "capsar-bert-pair": "CAPSAR-BERT, aspect as second segment too",
+}
+"""Rows on a pre-trained encoder."""
 METRICS = {
     "accuracy": "accuracy",
     "macro_f1": "macro-F1",
@@ -23,6 +29,15 @@ METRICS = {
     "r_at_5": "R@5",
     "map": "mAP",
 }
+VARIANTS = {
+    "accuracy_original": "original",
+    "accuracy_adv1": "target reversed",
+    "accuracy_adv2": "others reversed",
+    "accuracy_adv3": "opposites added",
+    "ars": "all variants (ARS)",
+    "mixed_accuracy": "mixed polarity",
+}
+"""Columns of the table of robustness."""
 RANKING = ("p_at_1", "r_at_5", "map")
 
 

@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import render_bert
 import render_detection
 from cases import CASES, LONG_PAIR
 from cells import (
@@ -23,7 +24,7 @@ from cells import (
     spread,
     table,
 )
-from entries import DATASETS, METRICS, ROWS, Entries
+from entries import DATASETS, METRICS, ROWS, VARIANTS, Entries
 from interval import difference_of
 from runs import ROOT
 
@@ -44,14 +45,6 @@ FIGURES = {
     "train-share": "Training size (Restaurant, one seed)",
     "coverage": "Test words with a pre-trained vector (Restaurant, one seed)",
 }
-_VARIANTS = {
-    "accuracy_original": "original",
-    "accuracy_adv1": "target reversed",
-    "accuracy_adv2": "others reversed",
-    "accuracy_adv3": "opposites added",
-    "ars": "all variants (ARS)",
-    "mixed_accuracy": "mixed polarity",
-}
 _ABLATIONS = ("capsar-wo-r", "capsar-wo-h")
 _TASK = ("accuracy", "macro_f1")
 _CLASSES = ("negative", "neutral", "positive")
@@ -68,6 +61,7 @@ def render(summary: Sequence[Entry], runs: Sequence[RunFile], figures: Collectio
         _table3(found, runs),
         render_detection.table4(found),
         _arts(found, runs),
+        render_bert.section(found),
         _limits(found, runs),
         _figures(figures),
         _repeat(runs),
@@ -98,6 +92,7 @@ def _short(found: Entries) -> str:
         if told:
             lines.append(f"{shown}: {'; '.join(told)}{seeds(entries[0])}.")
     lines += _ablation_lines(found) + render_detection.in_short(found)
+    lines += render_bert.in_short(found)
     if not lines:
         return ""
     shown = "\n".join(paragraph(f"- {line}", "  ") for line in lines)
@@ -283,7 +278,7 @@ def _arts(found: Entries, runs: Sequence[RunFile]) -> str:
         for row, label in ROWS.items():
             for protocol in ("ours", "fixed"):
                 which = {"row": row, "protocol": protocol, "dataset": dataset}
-                entries = [found.one("arts", metric=metric, **which) for metric in _VARIANTS]
+                entries = [found.one("arts", metric=metric, **which) for metric in VARIANTS]
                 first = next((entry for entry in entries if entry), None)
                 if first:
                     cells = [spread(entry) if entry else "" for entry in entries]
@@ -303,7 +298,7 @@ def _arts(found: Entries, runs: Sequence[RunFile]) -> str:
         semeval14-restaurants --robustness` prints it for any model. {sizes} Records of the
         published files that cannot be read (`capsar data check` names them) are left out."""
     )
-    header = ["dataset", "model", "protocol", *_VARIANTS.values()]
+    header = ["dataset", "model", "protocol", *VARIANTS.values()]
     return f"## Robustness: ARTS\n\n{said}\n\n{table(header, rows)}"
 
 

@@ -41,19 +41,22 @@ def summarize(runs: list[RunFile], best_on_test: list[dict[str, Any]] | None = N
         if run["source"] in MAIN + BERT:
             key = (run["row"], run["encoder"], run["protocol"], run["dataset"])
             groups.setdefault(key, []).append(run)
-    score = {who: chosen_score(runs, who) for who in _WHO}
+    scores = {
+        encoder: {who: chosen_score(runs, who, encoder) for who in _WHO}
+        for encoder in {run["encoder"] for run in runs}
+    }
     entries = [*_counts(), *_quoted()]
     for (row, encoder, protocol, dataset), some in groups.items():
         base = groups.get((_base(row), encoder, protocol, dataset), [])
         entries += _classification(some, base)
         entries += _robustness(some, base)
-        entries += _detection(some, score)
+        entries += _detection(some, scores[encoder])
         if _is_main(some[0]):
             entries += _cases(some)
     entries += _pair(groups.get(("capsar", "bigru", "ours", "laptop"), []))
     for run in runs:
         if run["source"] in SWEEPS:
-            entries += _point(run, score["capsules"])
+            entries += _point(run, scores[run["encoder"]]["capsules"])
     for diagnosis in best_on_test or []:
         entries += _diagnosis(diagnosis)
     return entries
@@ -66,9 +69,16 @@ def _base(row: str) -> str:
     return "bert" if "bert" in row else "capsar"
 
 
-def chosen_score(runs: list[RunFile], who: str = "capsules") -> str:
+def chosen_score(runs: list[RunFile], who: str = "capsules", encoder: str = "bigru") -> str:
     """Return the word score with the better mean average precision on dev, over CAPSAR's runs."""
-    chosen = [run for run in runs if run["source"] == "capsar" and run["detection"]]
+    whole = ("capsar", "ours") if encoder == "bigru" else ("capsar-bert", "ours")
+    chosen = [
+        run
+        for run in runs
+        if (run["row"], run["protocol"], run["encoder"]) == (*whole, encoder)
+        and run["point"] is None
+        and run["detection"]
+    ]
     if not chosen:
         return SCORES[0]
     on_dev = {
