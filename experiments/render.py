@@ -6,26 +6,15 @@ No figure and no judgement on this page is written by hand.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from typing import TYPE_CHECKING
 
+import render_ablations
 import render_bert
 import render_detection
+import render_limits
 from cases import CASES, LONG_PAIR
-from cells import (
-    compared,
-    counted,
-    interval,
-    listed,
-    number,
-    paragraph,
-    seeds,
-    signed,
-    spread,
-    table,
-)
+from cells import compared, counted, listed, number, paragraph, seeds, spread, table
 from entries import DATASETS, METRICS, ROWS, VARIANTS, Entries
-from interval import difference_of
 from runs import ROOT
 
 if TYPE_CHECKING:
@@ -45,7 +34,6 @@ FIGURES = {
     "train-share": "Training size (Restaurant, one seed)",
     "coverage": "Test words with a pre-trained vector (Restaurant, one seed)",
 }
-_ABLATIONS = ("capsar-wo-r", "capsar-wo-h")
 _TASK = ("accuracy", "macro_f1")
 _CLASSES = ("negative", "neutral", "positive")
 
@@ -62,7 +50,7 @@ def render(summary: Sequence[Entry], runs: Sequence[RunFile], figures: Collectio
         render_detection.table4(found),
         _arts(found, runs),
         render_bert.section(found),
-        _limits(found, runs),
+        render_limits.section(found, runs),
         _figures(figures),
         _repeat(runs),
     ]
@@ -91,7 +79,7 @@ def _short(found: Entries) -> str:
         told = [f"{METRICS[e['metric']]} {spread(e)}, {_against(e)}" for e in entries]
         if told:
             lines.append(f"{shown}: {'; '.join(told)}{seeds(entries[0])}.")
-    lines += _ablation_lines(found) + render_detection.in_short(found)
+    lines += render_ablations.in_short(found) + render_detection.in_short(found)
     lines += render_bert.in_short(found)
     if not lines:
         return ""
@@ -103,38 +91,6 @@ def _against(entry: Entry) -> str:
     gap = entry["mean"] - entry["paper"]
     where = "above" if gap > 0 else "below"
     return f"{number(abs(gap))} {where} the paper's {number(entry['paper'])}"
-
-
-def _ablation_lines(found: Entries) -> list[str]:
-    words = {
-        "falls": "falls, with an interval that leaves out 0, in",
-        "rises": "rises, with an interval that leaves out 0, in",
-        "cannot be told": "cannot be told from no difference in",
-    }
-    lines = []
-    for row in _ABLATIONS:
-        verdicts: dict[str, list[str]] = {}
-        for dataset, metric, entry in _ablation_entries(found, row):
-            shown = f"{DATASETS[dataset]} {METRICS[metric]}"
-            verdicts.setdefault(difference_of(entry).verdict, []).append(shown)
-        told = [f"{words[v]} {listed(verdicts[v])}" for v in words if v in verdicts]
-        if told:
-            lines.append(
-                f"{ROWS[row]} against CAPSAR: the paper says that every figure falls. Ours "
-                f"{'; it '.join(told)}."
-            )
-    return lines
-
-
-def _ablation_entries(found: Entries, row: str) -> list[tuple[str, str, Entry]]:
-    return [
-        (dataset, metric, entry)
-        for dataset in DATASETS
-        for metric in _TASK
-        for entry in found.all_of(
-            "table2", [f"{metric}_vs_capsar"], row=row, protocol="ours", dataset=dataset
-        )
-    ]
 
 
 def _table1(found: Entries) -> str:
@@ -177,48 +133,8 @@ def _table2(found: Entries, runs: Sequence[RunFile]) -> str:
                 rows.append([label, run, *compared(accuracy), *compared(macro), on_dev])
         parts.append(f"### {shown}\n\n{table(header, rows)}")
     parts.append("The last column is macro-F1 on dev at the chosen epoch.")
-    parts += [_ablations(found), _stalled(runs), _by_class(found)]
+    parts += [render_ablations.differences(found), render_ablations.stalled(runs), _by_class(found)]
     return "\n\n".join(part for part in parts if part)
-
-
-def _ablations(found: Entries) -> str:
-    rows = []
-    for row in _ABLATIONS:
-        for dataset, metric, entry in _ablation_entries(found, row):
-            difference = difference_of(entry)
-            rows.append([
-                ROWS[row], DATASETS[dataset], METRICS[metric], interval(difference),
-                str(entry["n"]), signed(entry["paper"]), difference.verdict,
-            ])  # fmt: skip
-    if not rows:
-        return ""
-    header = ["ablation", "dataset", "metric", "minus CAPSAR", "pairs", "paper", "ours"]
-    said = paragraph(
-        """Differences to CAPSAR with the same seed, with 95 % intervals over seeds (Student's t).
-        They say nothing of another test set."""
-    )
-    return f"### Do the ablations fall?\n\n{said}\n\n{table(header, rows)}"
-
-
-def _stalled(runs: Sequence[RunFile]) -> str:
-    """Say which runs never left the answer that is the same for every dev example."""
-    lines = []
-    for row, shown in ROWS.items():
-        judged = [run for run in runs if run["row"] == row and run["point"] is None]
-        stalled = [run for run in judged if _never_moved(run)]
-        if stalled:
-            where = Counter(DATASETS[run["dataset"]] for run in stalled)
-            told = listed([f"{count} on {dataset}" for dataset, count in where.items()])
-            lines.append(
-                f"{len(stalled)} of {len(judged)} runs of {shown} ({told}) never moved from one "
-                "dev macro-F1: they did not learn, and pull the means above down."
-            )
-    return "\n\n".join(map(paragraph, lines))
-
-
-def _never_moved(run: RunFile) -> bool:
-    figures = {entry.get("dev_macro_f1") for entry in run["history"]}
-    return None not in figures and len(run["history"]) > 1 and len(figures) == 1
 
 
 def _by_class(found: Entries) -> str:
@@ -300,66 +216,6 @@ def _arts(found: Entries, runs: Sequence[RunFile]) -> str:
     )
     header = ["dataset", "model", "protocol", *VARIANTS.values()]
     return f"## Robustness: ARTS\n\n{said}\n\n{table(header, rows)}"
-
-
-def _limits(found: Entries, runs: Sequence[RunFile]) -> str:
-    sweeps = {
-        "sweep-train-share": "training examples",
-        "sweep-vector-share": "test words with a vector",
-        "sweep-routing": "routing iterations",
-        "sweep-lambda": "lambda",
-    }
-    parts = [_sweep(found, runs, source, label) for source, label in sweeps.items()]
-    parts = [part for part in (*parts, _diagnosis(found)) if part]
-    return "\n\n".join(["## What limits these figures", *parts]) if parts else ""
-
-
-def _sweep(found: Entries, runs: Sequence[RunFile], source: str, label: str) -> str:
-    some = sorted(
-        (run for run in runs if run["source"] == source), key=lambda run: float(run["point"][1])
-    )
-    rows, values = [], []
-    for run in some:
-        point = f"{run['point'][1]:g}"
-        entries = found.find("figures", row=f"{source}-{point}")
-        told = {entry["metric"]: entry["mean"] for entry in entries}
-        values.append(told["macro_f1"])
-        if source == "sweep-train-share":
-            point = f"{told['train_examples']:g}"
-        elif source == "sweep-vector-share":
-            point = f"{told['coverage'] * 100:.1f} %"
-        cells = [number(told[name]) for name in ("accuracy", "macro_f1", "dev_macro_f1")]
-        rows.append([point, *cells, number(told["map"]) if "map" in told else "–"])
-    if not rows:
-        return ""
-    header = [label, "accuracy", "macro-F1", "macro-F1 on dev", "detection mAP"]
-    parts = [f"### Against {label} (Restaurant, one seed)", table(header, rows)]
-    if len(values) > 1:
-        parts.append(paragraph(
-            f"""From {rows[0][0]} to {rows[-1][0]}, macro-F1 moves by
-            {signed(values[-1] - values[0])}; the last step, from {rows[-2][0]}, is
-            {signed(values[-1] - values[-2])}."""
-        ))  # fmt: skip
-    return "\n\n".join(parts)
-
-
-def _diagnosis(found: Entries) -> str:
-    rows = []
-    for dataset, shown in DATASETS.items():
-        for metric in _TASK:
-            names = [f"{metric}_dev_selected", f"{metric}_best_on_test"]
-            pair = [entry["mean"] for entry in found.all_of("diagnosis", names, dataset=dataset)]
-            if pair:
-                gap = signed(pair[1] - pair[0])
-                rows.append([shown, METRICS[metric], *map(number, pair), gap])
-    if not rows:
-        return ""
-    said = paragraph(
-        """One seed, shown once as a diagnosis and used nowhere: what choosing the epoch by the test
-        figures would have added, each metric at its own best epoch."""
-    )
-    header = ["dataset", "metric", "epoch chosen on dev", "best epoch on test", "gap"]
-    return f"### Had the epoch been chosen on the test part\n\n{said}\n\n{table(header, rows)}"
 
 
 def _figures(figures: Collection[str]) -> str:

@@ -176,10 +176,23 @@ def _classification(runs: list[RunFile], whole: list[RunFile]) -> list[Entry]:
             entries.append(
                 _entry("table2", f"{metric}_vs_{base}", difference, run=first, paper_value=gap)
             )
+            learnt = [run for run in runs if not never_moved(run)]
+            if len(learnt) < len(runs):
+                values = _by_seed(learnt, "test", "figures", metric)
+                difference = _paired(values, _by_seed(whole, "test", "figures", metric))
+                entries.append(
+                    _entry("table2", f"{metric}_vs_{base}_learnt", difference, run=first)
+                )
     for polarity in CLASSES:
         values = _by_seed(runs, "test", "figures", "classes", str(polarity), "f1")
         entries.append(_entry("table2", f"f1_{polarity}", values.values(), run=first))
     return entries
+
+
+def never_moved(run: RunFile) -> bool:
+    """Tell whether a run gave every dev example the same answer from first to last epoch."""
+    figures = {entry.get("dev_macro_f1") for entry in run["history"]}
+    return None not in figures and len(run["history"]) > 1 and len(figures) == 1
 
 
 def _robustness(runs: list[RunFile], whole: list[RunFile]) -> list[Entry]:
