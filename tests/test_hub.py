@@ -207,6 +207,12 @@ def test_a_folder_wins_over_the_hub(
         find_bundle("capsar/other")
 
 
+def test_the_folder_of_a_run_is_its_model(small_bundle: Path, tmp_path: Path) -> None:
+    shutil.copytree(small_bundle, tmp_path / "mine" / "bundle")
+    (tmp_path / "mine" / "log.jsonl").write_text("{}")
+    assert find_bundle(tmp_path / "mine").files == find_bundle(small_bundle).files
+
+
 @pytest.mark.parametrize(
     "model",
     ["absent", "runs/mine/bundle", "/absent/x", "./absent", "../a/b", "~/model", "a\\b", "", "\0",

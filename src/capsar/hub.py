@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 DEFAULT_MODEL = "fast"
 SHIPPED_MODELS = Path(__file__).parent / "models"
+_BUNDLE_OF_RUN = "bundle"
 _HUB_ID = re.compile(r"[a-zA-Z0-9][\w.-]*/[\w.-]+", re.ASCII)
 
 
@@ -33,8 +34,8 @@ def find_bundle(
     """Find a model by its name, its folder or its hub id, and verify it.
 
     Args:
-        model: The name of a model that ships, a folder, or `owner/name` where there is no such
-            folder.
+        model: The name of a model that ships, a bundle's folder or that of the run that trained it,
+            or `owner/name` where there is no such folder.
         revision: The branch, tag or commit of a hub model; by default its main branch.
         local_files_only: Whether to use only what an earlier download left in the hub's cache.
 
@@ -51,7 +52,8 @@ def find_bundle(
     if is_folder:
         if revision is not None:
             raise ConfigError(f"{str(model)!r} is a folder, which has no revision {revision!r}")
-        return open_bundle(folder)
+        inside = folder / _BUNDLE_OF_RUN
+        return open_bundle(inside if inside.is_dir() else folder)
     if is_there or not isinstance(model, str) or not _HUB_ID.fullmatch(model):
         raise ArtifactError(
             f"{str(model)!r} is not a bundle: no such folder. Name a trained model's folder, a "
