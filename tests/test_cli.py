@@ -159,6 +159,18 @@ def test_a_trained_model_is_evaluated(trained: Path) -> None:
     assert sum(map(sum, document["figures"]["confusion"])) == 60
 
 
+def test_aspects_that_a_model_finds_by_itself_are_judged(trained: Path) -> None:
+    text = "text,aspect,polarity\nThe soup was cold.,soup,negative\nWe came back.,,\n"
+    (trained / "some.csv").write_text(text)
+    arguments = ("evaluate", "run/bundle", "--data", "some.csv", "--spans")
+    done = capsar(*arguments, cwd=trained)
+    assert done.returncode == 0, done.stderr
+    assert "aspects per 100 of the 1 sentences without any" in done.stdout
+    spans = json.loads(capsar(*arguments, "--json", cwd=trained).stdout)["spans"]
+    assert (spans["num_sentences"], spans["num_without"], spans["spans"]["gold"]) == (2, 1, 1)
+    assert spans["false_per_100"] >= 100  # opened capsules always name a word
+
+
 @pytest.mark.data
 @pytest.mark.parametrize("dataset", ["semeval14-restaurants", "semeval14-laptops"])
 def test_robustness_of_any_model(trained: Path, shared: Path, dataset: str) -> None:

@@ -10,6 +10,7 @@ import typer
 if TYPE_CHECKING:
     from capsar.data.example import Example
     from capsar.evaluation.evaluate import Evaluation
+    from capsar.evaluation.extraction import Extraction
     from capsar.evaluation.robustness import Accuracy, Robustness
 
 
@@ -26,6 +27,9 @@ def evaluate_command(  # noqa: PLR0913
     robustness: Annotated[
         bool, typer.Option("--robustness", help="Judge on rewritten test sentences (ARTS) too.")
     ] = False,
+    spans: Annotated[
+        bool, typer.Option("--spans", help="Judge the aspects it finds by itself too.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Judge a model on labelled data it has not been trained on.
@@ -33,6 +37,8 @@ def evaluate_command(  # noqa: PLR0913
     `capsar evaluate runs/mine/bundle --dataset semeval14-restaurants`
 
     `capsar evaluate runs/mine/bundle --dataset semeval14-laptops --robustness`
+
+    `capsar evaluate runs/mine/bundle --dataset semeval14-restaurants --spans`
 
     `capsar evaluate runs/mine/bundle --data held-out.csv --json`
     """
@@ -42,6 +48,7 @@ def evaluate_command(  # noqa: PLR0913
     from capsar.analyze import load
     from capsar.data.formats.tables import Columns
     from capsar.evaluation.evaluate import evaluate
+    from capsar.evaluation.extraction import judge_extraction, term_sentences
     from capsar.evaluation.robustness import arts_examples, judge_mixed, judge_robustness
 
     columns = Columns(text=text_column, aspect=aspect_column, polarity=polarity_column)
@@ -60,6 +67,13 @@ def evaluate_command(  # noqa: PLR0913
         }
         if not json:
             _print_robustness(found, mixed)
+    if spans:
+        sentences = term_sentences(examples)
+        told = analyzer.analyze([sentence.text for sentence in sentences])
+        extraction = judge_extraction(sentences, told)
+        document |= {"spans": extraction.as_dict()}
+        if not json:
+            _print_extraction(extraction)
     if json:
         typer.echo(dumps(document, indent=1))
 
@@ -114,3 +128,21 @@ def _print_robustness(robustness: Robustness, mixed: Accuracy | None) -> None:
     if mixed:
         sentences = "sentences whose terms differ in polarity"
         typer.echo(f"{'mixed':<9} {mixed.accuracy:<9.4f} {mixed.num_examples:>8}  {sentences}")
+
+
+def _print_extraction(extraction: Extraction) -> None:
+    typer.echo(f"\n{'found by itself':<27} precision  recall      f1    gold   found   right")
+    for name, row in (
+        ("spans, all sentences", extraction.spans),
+        ("spans, sentences with terms", extraction.spans_with_terms),
+        ("spans and polarity", extraction.joint),
+    ):
+        typer.echo(
+            f"{name:<27} {row.precision:>9.4f} {row.recall:>7.4f} {row.f1:>7.4f} "
+            f"{row.gold:>7} {row.found:>7} {row.right:>7}"
+        )
+    if extraction.false_per_100 is not None:
+        typer.echo(
+            f"{extraction.false_per_100:.1f} aspects per 100 of the {extraction.num_without} "
+            "sentences without any"
+        )
