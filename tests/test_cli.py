@@ -166,7 +166,7 @@ def test_aspects_that_a_model_finds_by_itself_are_judged(trained: Path) -> None:
     done = capsar(*arguments, cwd=trained)
     assert done.returncode == 0, done.stderr
     assert "aspects per 100 of the 1 sentences without any" in done.stdout
-    spans = json.loads(capsar(*arguments, "--json", cwd=trained).stdout)["spans"]
+    spans = json.loads(capsar(*arguments, "--json", cwd=trained).stdout)["found"]["capsules"]
     assert (spans["num_sentences"], spans["num_without"], spans["spans"]["gold"]) == (2, 1, 1)
     assert spans["false_per_100"] >= 100  # opened capsules always name a word
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from capsar.aspects import find_aspects, sentiment_of
+from capsar.aspects import CAPSULES_MODE, MODES, SPANS_MODE, FoundSpans, find_aspects, sentiment_of
 from capsar.bundle import CONFIG, TOKENIZER
 from capsar.errors import ArtifactError, ConfigError, DataError, VersionMismatchError
 from capsar.evaluation.detection import OpenedSentence
@@ -16,20 +16,23 @@ from capsar.hub import DEFAULT_MODEL, find_bundle
 from capsar.labels import CLASSES, Polarity
 from capsar.pieces import load_tokenizer
 from capsar.question import Question, as_list, batches_by_length, route_slices
-from capsar.runtime import CPU, Answers, Rows, Runtime, join_answers
+from capsar.runtime import CPU, Answers, Encoded, Rows, Runtime, join_answers
+from capsar.tagging import find_spans, span_scores
 from capsar.text import SEGMENTATION, Layout, Span, segment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
+    from capsar.bundle import Bundle
     from capsar.data.example import Example
     from capsar.question import Aspect
     from capsar.schema import AspectSentiment
 
 DEFAULT_ABOUT_THRESHOLD = 0.4
+T = TypeVar("T")
 _TEXTS_AT_ONCE = 1024
 
 
@@ -103,13 +106,8 @@ class Analyzer:
             )
         self._tokenizer = load_tokenizer(bundle.path(TOKENIZER), bundle.config)
         self._runtime = Runtime(bundle, threads=threads, providers=providers)
-        threshold = bundle.config.get("about_threshold", DEFAULT_ABOUT_THRESHOLD)
-        if isinstance(threshold, bool) or not isinstance(threshold, int | float):
-            raise ArtifactError(
-                f"about_threshold in {CONFIG} of the model {str(path)!r} is {threshold!r}, not a "
-                "number. Export the model again."
-            )
-        self._about_threshold = float(threshold)
+        self._about_threshold = _number(bundle, "about_threshold", DEFAULT_ABOUT_THRESHOLD)
+        self._span_bias = _number(bundle, "span_bias", 0.0)
 
     def classify(
         self, texts: Sequence[str], aspects: Sequence[Aspect | Sequence[Aspect]]
@@ -139,28 +137,90 @@ class Analyzer:
                     for spans, lengths in zip(question.aspects, rows.lengths, strict=True)
                 ]
 
-    def analyze(self, texts: Sequence[str]) -> list[list[AspectSentiment]]:
-        """Return the aspects that each text's sentiments are about, by de-capsulising."""
+    def analyze(
+        self, texts: Sequence[str], *, mode: str | None = None
+    ) -> list[list[AspectSentiment]]:
+        """Return the aspects of each text, nobody having named them.
+
+        Args:
+            texts: The texts.
+            mode: How aspects are found: `spans`, by the extraction head, or `capsules`, by opening
+                the capsules, as in the paper. By default the head, if the model has one.
+
+        Raises:
+            ConfigError: If there is no such mode, or the model has no head.
+        """
         if isinstance(texts, str):
             raise DataError("analyze takes a list of texts, got one string")
-        return list(self.analyze_stream(texts))
+        return list(self.analyze_stream(texts, mode=mode))
 
-    def analyze_stream(self, texts: Iterable[str]) -> Iterator[list[AspectSentiment]]:
+    def analyze_stream(
+        self, texts: Iterable[str], *, mode: str | None = None
+    ) -> Iterator[list[AspectSentiment]]:
         """Do as `analyze`, one answer after the other, in the memory of a thousand texts."""
+        find = self._by_spans if self._mode(mode) == SPANS_MODE else self._by_capsules
         iterator = iter(texts)
         while chunk := list(islice(iterator, _TEXTS_AT_ONCE)):
-            questions = [Question.make(text, [None]) for text in chunk]
-            answers = self._answer(questions, outputs=("about",))
-            for question, rows in zip(questions, answers, strict=True):
-                if rows.about is None:
-                    raise ConfigError("the capsule graph gave no word scores")
-                yield find_aspects(
-                    question.text,
-                    question.words,
-                    rows.lengths[0],
-                    rows.about[0],
-                    threshold=self._about_threshold,
-                )
+            yield from find([Question.make(text, [None]) for text in chunk])
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """The ways in which this model can find aspects, the one it uses by default first."""
+        return MODES if self._runtime.has_spans else (CAPSULES_MODE,)
+
+    def _mode(self, mode: str | None) -> str:
+        chosen = self.modes[0] if mode is None else mode
+        if chosen not in MODES:
+            raise ConfigError(f"mode must be one of {', '.join(MODES)}, got {mode!r}")
+        if chosen not in self.modes:
+            raise ConfigError(
+                f"This model has no extraction head, so it has no mode {mode!r}. Train one with "
+                "model.span_weight above 0, or let the capsules name aspects: 'capsules'."
+            )
+        return chosen
+
+    def _by_capsules(self, questions: list[Question]) -> Iterator[list[AspectSentiment]]:
+        """Find aspects by de-capsulising."""
+        answers = self._answer(questions, outputs=("about",))
+        for question, rows in zip(questions, answers, strict=True):
+            if rows.about is None:
+                raise ConfigError("the capsule graph gave no word scores")
+            yield find_aspects(
+                question.text,
+                question.words,
+                rows.lengths[0],
+                rows.about[0],
+                threshold=self._about_threshold,
+            )
+
+    def _by_spans(self, questions: list[Question]) -> Iterator[list[AspectSentiment]]:
+        """Find aspects by the extraction head."""
+        layouts = self._tokenizer.lay_out([q.spelled() for q in questions], [()] * len(questions))
+        found = _in_batches(questions, layouts, self._find_batch)
+        for question, spans in zip(questions, found, strict=True):
+            yield spans.aspects(question.text, question.words)
+
+    def _find_batch(self, questions: list[Question], layouts: list[Layout]) -> Iterator[FoundSpans]:
+        """Tag a batch, and route the states that the tags came from once for each span."""
+        window = self._tokenizer.window
+        encoded = self._runtime.encode(Rows.of(layouts, window), window)
+        number = len(questions)
+        alone = self._route(
+            encoded, np.arange(number), np.full((number, 1), -1, np.int64), ("about",)
+        )
+        tags = self._runtime.tag(encoded, alone)  # (S, W, 3)
+        own = [tags[row, : len(question.words)] for row, question in enumerate(questions)]
+        places = [find_spans(logits, self._span_bias) for logits in own]
+        sentence = np.repeat(np.arange(number), list(map(len, places)))
+        first_words = np.array([[first] for some in places for first, _ in some], dtype=np.int64)
+        lengths = np.zeros((0, len(CLASSES)), dtype=np.float32)
+        if len(sentence):
+            lengths = self._route(encoded, sentence, first_words).lengths
+        start = 0
+        for logits, some in zip(own, places, strict=True):
+            rows = lengths[start : start + len(some)]
+            yield FoundSpans(some, rows, span_scores(logits, some, self._span_bias))
+            start += len(some)
 
     def explain(self, text: str, aspect: Aspect | None = None) -> Explanation:
         """Open the capsules of a text, given an aspect or not."""
@@ -220,15 +280,9 @@ class Analyzer:
     def _answer_laid_out(
         self, questions: list[Question], layouts: list[Layout], outputs: tuple[str, ...]
     ) -> list[Answers]:
-        answers: list[Answers | None] = [None] * len(questions)
-        sizes = [len(layout.ids) for layout in layouts]
-        order = sorted(range(len(questions)), key=sizes.__getitem__)
-        for batch in batches_by_length(order, sizes):
-            some = [questions[i] for i in batch]
-            found = self._answer_batch(some, [layouts[i] for i in batch], outputs)
-            for i, answer in zip(batch, found, strict=True):
-                answers[i] = answer
-        return [answer for answer in answers if answer is not None]
+        return _in_batches(
+            questions, layouts, lambda some, rows: self._answer_batch(some, rows, outputs)
+        )
 
     def _answer_batch(
         self, questions: list[Question], layouts: list[Layout], outputs: tuple[str, ...]
@@ -246,13 +300,7 @@ class Analyzer:
             mentions[row, : len(places)] = places
         window = self._tokenizer.window
         encoded = self._runtime.encode(Rows.of(layouts, window), window)
-        places = encoded.mask.shape[1] * mentions.shape[1]
-        routed = join_answers(
-            [
-                self._runtime.route(encoded, sentence[rows], mentions[rows], outputs=outputs)
-                for rows in route_slices(len(sentence), places)
-            ]
-        )
+        routed = self._route(encoded, sentence, mentions, outputs)
         start = 0
         for count in counts:
             part = slice(start, start + count)
@@ -262,3 +310,45 @@ class Analyzer:
                 None if routed.because is None else routed.because[part],
             )
             start += count
+
+    def _route(
+        self,
+        encoded: Encoded,
+        sentence: NDArray[np.int64],
+        mentions: NDArray[np.int64],
+        outputs: tuple[str, ...] = (),
+    ) -> Answers:
+        """Route sentences for aspects, in bounded memory."""
+        places = encoded.mask.shape[1] * mentions.shape[1]
+        return join_answers(
+            [
+                self._runtime.route(encoded, sentence[rows], mentions[rows], outputs=outputs)
+                for rows in route_slices(len(sentence), places)
+            ]
+        )
+
+
+def _number(bundle: Bundle, name: str, default: float) -> float:
+    """Return a number of a bundle's configuration."""
+    value = bundle.config.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ArtifactError(
+            f"{name} in {CONFIG} of the model {str(bundle.folder)!r} is {value!r}, not a number. "
+            "Export the model again."
+        )
+    return float(value)
+
+
+def _in_batches(
+    questions: list[Question],
+    layouts: list[Layout],
+    work: Callable[[list[Question], list[Layout]], Iterable[T]],
+) -> list[T]:
+    """Do some work in batches of like length; each result is in its question's place."""
+    results: dict[int, T] = {}
+    sizes = [len(layout.ids) for layout in layouts]
+    order = sorted(range(len(questions)), key=sizes.__getitem__)
+    for batch in batches_by_length(order, sizes):
+        found = work([questions[i] for i in batch], [layouts[i] for i in batch])
+        results.update(zip(batch, found, strict=True))
+    return [results[i] for i in range(len(questions))]

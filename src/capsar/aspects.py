@@ -1,7 +1,8 @@
-"""What capsules say -> `AspectSentiment`: of a given aspect, or of the words they are about."""
+"""What is found -> `AspectSentiment`: by a given aspect, by opened capsules, or by tagged words."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +18,29 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from capsar.text import Span
+
+SPANS_MODE, CAPSULES_MODE = MODES = ("spans", "capsules")
+"""How aspects are found when nobody names them: by the extraction head, or, as in the paper, by
+opening the capsules."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSpans:
+    """What the extraction head found in a sentence, and what the capsules say of each."""
+
+    places: list[tuple[int, int]]
+    """Words of each span: the first, and one past the last."""
+    lengths: NDArray[np.float32]
+    """Capsule lengths of each (A, C)."""
+    scores: NDArray[np.float64]
+    """How sure its tags are (A)."""
+
+    def aspects(self, text: str, words: Sequence[Span]) -> list[AspectSentiment]:
+        """Return the aspects, in the order of the text."""
+        return [
+            sentiment_of(text, AspectSpan(words[first][0], words[end - 1][1]), lengths)
+            for (first, end), lengths in zip(self.places, self.lengths, strict=True)
+        ]
 
 
 def find_aspects(

@@ -6,6 +6,7 @@
 | `tokenizer.json` | words -> ids |
 | `encoder.onnx` | words -> hidden states |
 | `capsules.onnx` | hidden states and aspects -> capsule lengths and word scores |
+| `spans.onnx`, optional | hidden states and word scores -> aspect tags |
 | `model.safetensors` | the weights, for training further |
 | `README.md` | the model card |
 | `manifest.json` | sha256 and size of each of these |
@@ -35,12 +36,13 @@ TOKENIZER = "tokenizer.json"
 WEIGHTS = "model.safetensors"
 ENCODER = "encoder.onnx"
 CAPSULES = "capsules.onnx"
+SPANS = "spans.onnx"
 CARD = "README.md"
 MANIFEST = "manifest.json"
 _AGAIN = "Get the bundle again."
 
 
-FILES = (MANIFEST, CONFIG, TOKENIZER, ENCODER, CAPSULES, WEIGHTS, CARD)
+FILES = (MANIFEST, CONFIG, TOKENIZER, ENCODER, CAPSULES, SPANS, WEIGHTS, CARD)
 """Every file a bundle may hold: what is asked of a hub, and no more."""
 
 Config = dict[str, Any]

@@ -73,6 +73,10 @@ class ModelConfig:
     target_norm: float = 6.53
     """What a transformer's input vectors are scaled to for reconstruction: the mean norm of an
     aspect's vector. GloVe's has this one (840B, SemEval-2014 Restaurants training data)."""
+    span_weight: float = 0.0
+    """What the loss of the extraction head counts for; 0 leaves the head out, as in the paper."""
+    span_units: int = 128
+    """Size of the head's hidden layer."""
 
     def __post_init__(self) -> None:
         heads, entries = ("capsules", "first-token"), ("proximity", "pair")
@@ -87,6 +91,10 @@ class ModelConfig:
         elif self.head == "first-token":
             knows = self.aspect_entry == "pair"
             _check(knows, "aspect_entry", self.aspect_entry, "'pair' with the head 'first-token'")
+        _check(self.span_weight >= 0, "span_weight", self.span_weight, "0 or more")
+        finds = not self.span_weight or (self.head, self.aspect_entry) == (heads[0], entries[0])
+        needs = f"0 unless head is '{heads[0]}' and aspect_entry '{entries[0]}'"
+        _check(finds, "span_weight", self.span_weight, needs)
         _check(self.target_norm > 0, "target_norm", self.target_norm, "above 0")
         _check(self.cell in ("gru", "lstm"), "cell", self.cell, "'gru' or 'lstm'")
         activations = ("relu", "tanh", "linear")
@@ -103,6 +111,7 @@ class ModelConfig:
             "intermediate_dim",
             "class_dim",
             "routing_iterations",
+            "span_units",
         ):
             _check(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
         _check(

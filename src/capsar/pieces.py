@@ -228,3 +228,21 @@ def to_words(
     places = (aspects, capsules, np.where(words < 0, size, words)[:, None, :])
     (np.maximum if best else np.add).at(reduced, places, scores)
     return reduced[:, :, :size]
+
+
+def word_places(words: NDArray[np.int64], num_words: int) -> NDArray[np.int64]:
+    """Return where each word's first piece stands (S, W); 0 where there is no word.
+
+    Args:
+        words: The word of each piece (S, T); -1 for none.
+        num_words: W, at least the number of words.
+
+    >>> word_places(np.array([[-1, 0, 0, 1, -1]]), 3).tolist()
+    [[1, 3, 0]]
+    """
+    size = words.shape[1]
+    first = np.full((len(words), num_words + 1), size, dtype=np.int64)  # one more, for no word
+    rows = np.broadcast_to(np.arange(len(words))[:, None], words.shape)
+    places = np.broadcast_to(np.arange(size), words.shape)
+    np.minimum.at(first, (rows, np.where(words < 0, num_words, words)), places)
+    return np.where(first == size, 0, first)[:, :num_words]

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnxruntime
 
-from capsar.bundle import CAPSULES, ENCODER
+from capsar.bundle import CAPSULES, ENCODER, SPANS
 from capsar.errors import ArtifactError, ConfigError
 from capsar.labels import CLASSES
-from capsar.pieces import to_words
+from capsar.pieces import to_words, word_places
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 
 CPU = ("CPUExecutionProvider",)
 _MOST_THREADS = 512
-_OUTPUTS = {ENCODER: [{"states", "word_vectors"}], CAPSULES: [{"lengths", "about", "because"}]}
+_OUTPUTS = {
+    ENCODER: [{"states", "word_vectors"}],
+    CAPSULES: [{"lengths", "about", "because"}],
+    SPANS: [{"tags"}],
+}
 _INPUTS = {
     ENCODER: ({"ids", "mask"}, {"ids", "mask", "segments"}),
     CAPSULES: (
@@ -33,6 +37,7 @@ _INPUTS = {
             "want_about", "want_because",
         },
     ),
+    SPANS: ({"states", "places", "known", "about", "lengths"},),
 }  # fmt: skip
 _IDS_AT_ONCE = 8192
 _EXTERNAL_DATA = "session.model_external_initializers_file_folder_path"
@@ -114,7 +119,7 @@ def join_answers(parts: Sequence[Answers]) -> Answers:
 
 
 class Runtime:
-    """The two graphs of a bundle.
+    """The graphs of a bundle.
 
     Args:
         bundle: A verified bundle.
@@ -140,6 +145,12 @@ class Runtime:
         self._encoder = _open(bundle, ENCODER, options, providers)
         self._reads = [value.name for value in self._encoder.get_inputs()]
         self._capsules = _open(bundle, CAPSULES, options, providers)
+        self._spans = _open(bundle, SPANS, options, providers) if SPANS in bundle.files else None
+
+    @property
+    def has_spans(self) -> bool:
+        """Whether the bundle has an extraction head."""
+        return self._spans is not None
 
     def encode(self, rows: Rows, window: int = 0) -> Encoded:
         """Encode sentences; where none is longer than a window, the states stay with the engine.
@@ -208,6 +219,34 @@ class Runtime:
         for name in outputs:
             found[name] = to_words(found[name], words, how=name)
         return Answers(**found)
+
+    def tag(self, encoded: Encoded, opened: Answers) -> NDArray[np.float32]:
+        """Tag the words of sentences: logits (S, W, 3), anything beyond a sentence's last word.
+
+        Args:
+            encoded: The sentences.
+            opened: What their capsules are about, each routed once without an aspect.
+
+        Raises:
+            ConfigError: If the bundle has no extraction head, or *about* was not asked for.
+        """
+        if self._spans is None or opened.about is None:
+            raise ConfigError("Tags need a model with an extraction head, and *about* scores")
+        size = max(1, opened.about.shape[-1])
+        known = np.arange(size) <= encoded.words.max(1, keepdims=True)  # (S, W)
+        about = np.zeros((*opened.about.shape[:2], size), np.float32)
+        about[:, :, : opened.about.shape[-1]] = opened.about
+        arrays = {
+            "places": word_places(encoded.words, size),
+            "known": known,
+            "about": np.where(known[:, None], about, np.float32(0)),
+            "lengths": opened.lengths,
+        }
+        feeds = {"states": encoded.states} | {
+            name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in arrays.items()
+        }
+        tags: NDArray[np.float32] = _run(self._spans, SPANS, ["tags"], feeds)[0].numpy()
+        return tags
 
 
 def _open(

@@ -22,7 +22,7 @@ _ENDINGS = {".txt", ".csv", ".tsv", ".json", ".jsonl", ".md", ".gz", ".zip", ".x
 _COLOURS = {"negative": (200, 60, 60), "neutral": (120, 120, 120), "positive": (40, 140, 70)}
 
 
-def analyze_command(
+def analyze_command(  # noqa: PLR0913
     source: Annotated[
         str, typer.Argument(metavar="TEXT|FILE|-", help="A text, a file of one text a line, or -.")
     ],
@@ -32,6 +32,10 @@ def analyze_command(
     ] = "fast",
     aspect: Annotated[
         list[str] | None, typer.Option(help="What to ask about; may be given several times.")
+    ] = None,
+    mode: Annotated[
+        str | None,
+        typer.Option(help="How aspects are found: spans (default if the model can) or capsules."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object a text.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write the shaded words to this page.")] = None,
@@ -56,12 +60,13 @@ def analyze_command(
     stream = None if text else _open(source)
     analyzer = load(model, threads=threads)
     if stream is None:
-        answers = _answers(analyzer, iter([source]), aspect)
+        answers = _answers(analyzer, iter([source]), aspect, mode=mode)
         _show(analyzer, answers, aspect, as_json=json, html=html)
         return
     with stream:
         asked = _Asked(aspect)
-        answers = _answers(analyzer, asked.seen(_lines(stream, source)), aspect, some=asked.found)
+        texts = asked.seen(_lines(stream, source))
+        answers = _answers(analyzer, texts, aspect, mode=mode, some=asked.found)
         _show(analyzer, answers, aspect, as_json=json, html=html)
     asked.report()
 
@@ -125,6 +130,7 @@ def _answers(
     texts: Iterator[str],
     aspect: list[str] | None,
     *,
+    mode: str | None,
     some: Callable[[str], list[str]] | None = None,
 ) -> Iterator[tuple[str, list[AspectSentiment]]]:
     from itertools import tee
@@ -133,7 +139,7 @@ def _answers(
     if aspect:
         answers = analyzer.classify_stream((t, some(t) if some else aspect) for t in asked)
     else:
-        answers = analyzer.analyze_stream(asked)
+        answers = analyzer.analyze_stream(asked, mode=mode)
     return zip(kept, answers, strict=True)
 
 

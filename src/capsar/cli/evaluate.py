@@ -69,11 +69,15 @@ def evaluate_command(  # noqa: PLR0913
             _print_robustness(found, mixed)
     if spans:
         sentences = term_sentences(examples)
-        told = analyzer.analyze([sentence.text for sentence in sentences])
-        extraction = judge_extraction(sentences, told)
-        document |= {"spans": extraction.as_dict()}
+        texts = [sentence.text for sentence in sentences]
+        by_mode = {
+            mode: judge_extraction(sentences, analyzer.analyze(texts, mode=mode))
+            for mode in analyzer.modes
+        }
+        document |= {"found": {mode: figures.as_dict() for mode, figures in by_mode.items()}}
         if not json:
-            _print_extraction(extraction)
+            for mode, figures in by_mode.items():
+                _print_extraction(mode, figures)
     if json:
         typer.echo(dumps(document, indent=1))
 
@@ -130,8 +134,8 @@ def _print_robustness(robustness: Robustness, mixed: Accuracy | None) -> None:
         typer.echo(f"{'mixed':<9} {mixed.accuracy:<9.4f} {mixed.num_examples:>8}  {sentences}")
 
 
-def _print_extraction(extraction: Extraction) -> None:
-    typer.echo(f"\n{'found by itself':<27} precision  recall      f1    gold   found   right")
+def _print_extraction(mode: str, extraction: Extraction) -> None:
+    typer.echo(f"\n{f'found by {mode}':<27} precision  recall      f1    gold   found   right")
     for name, row in (
         ("spans, all sentences", extraction.spans),
         ("spans, sentences with terms", extraction.spans_with_terms),

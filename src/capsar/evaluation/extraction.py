@@ -1,8 +1,7 @@
-"""Aspect extraction: are the spans that a model names, nobody having named the aspect, those of
-the sentence's terms, and is their polarity right?
+"""Aspect extraction: are the spans that a model finds by itself those of the sentence's terms?
 
-The unit is a distinct sentence, with or without a term. A span is right if both its ends are; spans
-are counted as a multiset, so that one told twice is right once.
+And is their polarity right? The unit is a distinct sentence, with or without a term. A span is
+right if both its ends are; spans are counted as a multiset, so that one told twice is right once.
 """
 
 from __future__ import annotations
@@ -96,8 +95,9 @@ class Extraction:
 
 
 def term_sentences(examples: Iterable[Example]) -> list[TermSentence]:
-    """Gather the terms of each distinct sentence, those of *conflict* and sentences without any
-    included, in the order in which sentences come.
+    """Gather the terms of each distinct sentence, in the order in which sentences come.
+
+    Terms of *conflict* count, and so do sentences without any term.
     """
     by_text: dict[str, dict[Place, Polarity | None]] = {}
     for example in examples:

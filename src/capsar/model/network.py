@@ -18,6 +18,7 @@ from capsar.model.loss import margin_loss, reconstruction_loss
 from capsar.model.proximity import proximity
 from capsar.model.reconstruction import Reconstruction, about_scores, aspect_vector
 from capsar.model.routing import route
+from capsar.model.spans import SpanHead, best_of_pieces, first_places, tag_loss
 from capsar.model.transformer import Transformer
 
 if TYPE_CHECKING:
@@ -44,10 +45,18 @@ class Batch:
     """Which positions belong to the aspect (B, T)."""
     polarity: Tensor
     """The index of the true class (B); negative if it is not known."""
+    places: Tensor | None = None
+    """The first position of each word (B, W), for the extraction head; anything for none."""
+    tags: Tensor | None = None
+    """The tag of each word (B, W); -1 where there is none."""
+    tag_weights: Tensor | None = None
+    """What the tags of each sentence count for (B): less where several examples share it."""
 
     def to(self, device: torch.device) -> Batch:
         """Move all tensors to a device."""
-        return Batch(*(getattr(self, name).to(device) for name in self.__slots__))
+        tensors = {name: getattr(self, name) for name in self.__slots__}
+        moved: dict[str, Any] = {n: t if t is None else t.to(device) for n, t in tensors.items()}
+        return Batch(**moved)
 
     def without_aspect(self) -> Batch:
         """Hide where the aspect stands from proximity, but not from the reconstruction's target."""
@@ -65,6 +74,8 @@ class Output:
     """Their lengths (B, C): the longest is the predicted class."""
     word_vectors: Tensor
     """The fixed vectors of the words (B, T, E): the space of reconstruction and detection."""
+    tags: Tensor | None = None
+    """Logits of each word's tags (B, W, 3), of a batch with places, if there is such a head."""
 
 
 class Capsar(nn.Module):
@@ -143,6 +154,9 @@ class Capsar(nn.Module):
         )
         # Without reconstruction its layer gets no gradient, and no process must wait for one.
         self.reconstruction.requires_grad_(model_config.reconstruction_weight != 0)
+        self.spans: SpanHead | None = None  # made last: no other weight depends on there being one
+        if model_config.span_weight:
+            self.spans = SpanHead(hidden_dim=self.encoder.hidden_dim, units=model_config.span_units)
 
     @property
     def given(self) -> str:
@@ -159,13 +173,38 @@ class Capsar(nn.Module):
         return self.word_vectors
 
     def forward(self, batch: Batch) -> Output:
-        """Return the sentiment capsules of a batch."""
+        """Return the sentiment capsules of a batch, and tags if it has places of words."""
         word_vectors = self.fixed(batch.ids)  # (B, T, E)
-        children = self._primary(batch, word_vectors)  # (B, N, P)
+        states = self._states(batch, word_vectors)  # (B, T, H)
+        if self.spans is None or batch.places is None:
+            return self._route(batch, states, word_vectors)
+        tags = self._tag(self.spans, batch, batch.places, states, word_vectors)  # (B, W, 3)
+        return replace(self._route(batch, states, word_vectors), tags=tags)
+
+    def _route(self, batch: Batch, states: Tensor, word_vectors: Tensor) -> Output:
+        """Route states to sentiment capsules."""
+        children = self._weigh(batch, states)  # (B, N, P)
         if self.intermediate is not None:
             children = self.intermediate(children)  # (B, J, P')
         capsules = self.sentiment(children)  # (B, C, D)
         return Output(capsules, (capsules.square().sum(-1) + 1e-12).sqrt(), word_vectors)
+
+    def _tag(
+        self, head: SpanHead, batch: Batch, places: Tensor, states: Tensor, word_vectors: Tensor
+    ) -> Tensor:
+        """Return the tags of words (B, W, 3), from the states that the capsules are routed from.
+
+        What the capsules are about is an input like any other: no gradient goes back through it, so
+        that finding aspects does not change what opening a capsule means.
+        """
+        alone = batch.without_aspect()
+        with torch.no_grad():
+            opened = self._route(alone, states.detach(), word_vectors)
+            about = self.about(alone, opened)  # (B, C, T)
+        present = torch.arange(places.shape[1], device=places.device) <= batch.words.amax(1, True)
+        about = best_of_pieces(about, batch.words, places.shape[1]) * present.unsqueeze(1)
+        logits: Tensor = head(first_places(states, places), about, opened.lengths, present)
+        return logits.float()
 
     def fixed(self, ids: Tensor) -> Tensor:
         """Return the fixed vectors of ids (B, T), the space of reconstruction: (B, T, E)."""
@@ -174,10 +213,17 @@ class Capsar(nn.Module):
 
     def _primary(self, batch: Batch, word_vectors: Tensor) -> Tensor:
         """Return the primary capsules of a batch (B, N, P)."""
+        return self._weigh(batch, self._states(batch, word_vectors))
+
+    def _states(self, batch: Batch, word_vectors: Tensor) -> Tensor:
+        """Return the hidden states of a batch (B, T, H)."""
         if isinstance(self.encoder, Transformer):
-            states = self.encoder(batch.ids, batch.attention, batch.segments)  # (B, T, H)
-        else:
-            states = self.encode(batch.ids, word_vectors, batch.mask)  # (B, T, H)
+            states: Tensor = self.encoder(batch.ids, batch.attention, batch.segments)
+            return states
+        return self.encode(batch.ids, word_vectors, batch.mask)
+
+    def _weigh(self, batch: Batch, states: Tensor) -> Tensor:
+        """Return the primary capsules of states (B, N, P), which may be written over."""
         weights = proximity(
             batch.mask,
             batch.first_words,
@@ -185,8 +231,9 @@ class Capsar(nn.Module):
             alpha=self.model_config.alpha,
             beta=self.model_config.beta,
             gamma=self.model_config.gamma,
-        )  # (B, T)
-        capsules: Tensor = self.primary(states.mul_(weights.unsqueeze(-1)), batch.mask)
+        ).unsqueeze(-1)  # (B, T, 1)
+        weighted = states.mul_(weights) if self.spans is None else states * weights
+        capsules: Tensor = self.primary(weighted, batch.mask)
         return capsules
 
     def encode(self, ids: Tensor, word_vectors: Tensor, mask: Tensor) -> Tensor:
@@ -198,7 +245,20 @@ class Capsar(nn.Module):
         return states
 
     def loss(self, batch: Batch, output: Output) -> Tensor:
-        """Return the loss of each example of a batch (B) (eq. 8)."""
+        """Return the loss of each example of a batch (B) (eq. 8), and of its tags if it has some.
+
+        An example without a polarity is there for its tags alone.
+        """
+        if output.tags is None or batch.tags is None or batch.tag_weights is None:
+            return self._sentiment_loss(batch, output)
+        known = batch.polarity >= 0  # (B)
+        judged = replace(batch, polarity=batch.polarity.clamp(min=0))
+        loss = self._sentiment_loss(judged, output) * known
+        weights = self.model_config.span_weight * batch.tag_weights  # (B)
+        return loss + weights * tag_loss(output.tags, batch.tags)
+
+    def _sentiment_loss(self, batch: Batch, output: Output) -> Tensor:
+        """Return the loss of each example's sentiment (B) (eq. 8)."""
         config = self.model_config
         truth = functional.one_hot(batch.polarity, len(CLASSES)).to(output.lengths.dtype)  # (B, C)
         loss = margin_loss(

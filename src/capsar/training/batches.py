@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
 
 from capsar.labels import CLASSES
 from capsar.model.network import Batch
+from capsar.pieces import word_places
+from capsar.tagging import tags_of
 from capsar.text import segment, words_within
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from capsar.data.example import Example
     from capsar.pieces import SentenceTokenizer
+    from capsar.text import Span
 
 _BATCHES_SORTED_TOGETHER = 16
 
@@ -36,14 +40,27 @@ class EncodedExample:
     """The word of each id, -1 for none; not given where each id is a word."""
     segments: tuple[int, ...] | None = None
     """0 or 1 for each id; not given where all are 0."""
+    tags: tuple[int, ...] | None = None
+    """Of each word, for the extraction head; not given where there is none."""
+    tag_weight: float = 1.0
+    """What they count for."""
 
 
 def encode_examples(
-    examples: Sequence[Example], tokenizer: SentenceTokenizer
+    examples: Sequence[Example],
+    tokenizer: SentenceTokenizer,
+    *,
+    terms: Mapping[str, Iterable[Span]] | None = None,
 ) -> list[EncodedExample]:
     """Cut texts into words, look up their ids, and find the words of each aspect.
 
     Texts that many examples share are cut once.
+
+    Args:
+        examples: The examples.
+        tokenizer: Whose ids they get.
+        terms: Where all terms of each text stand, if words are tagged. Every sentence counts the
+            same for the tags, however many examples it has.
     """
     texts = list(dict.fromkeys(example.text for example in examples))
     spans = {text: segment(text) for text in texts}
@@ -62,6 +79,10 @@ def encode_examples(
         [[words[text][word] for word in mention] for text, mention in distinct],
     )
     layouts = dict(zip(distinct, laid_out, strict=True))
+    tags: dict[str, tuple[int, ...]] = {}
+    if terms is not None:
+        tags = {text: tuple(tags_of(spans[text], terms[text])) for text in texts}
+    shared_by = Counter(example.text for example in examples)
     return [
         EncodedExample(
             ids=layouts[question].ids,
@@ -70,6 +91,8 @@ def encode_examples(
             polarity=CLASSES.index(example.polarity) if example.polarity in CLASSES else -1,
             words=layouts[question].words,
             segments=layouts[question].segments,
+            tags=tags.get(example.text),
+            tag_weight=1 / shared_by[example.text],
         )
         for example, question, touched in zip(examples, asked, mentions, strict=True)
     ]
@@ -98,7 +121,20 @@ def collate(encoded: Sequence[EncodedExample]) -> Batch:
     lengths = torch.tensor([len(example.ids) for example in encoded])  # (B)
     attention = torch.arange(width) < lengths.unsqueeze(1)  # (B, T)
     polarity = torch.tensor([example.polarity for example in encoded])  # (B)
-    return Batch(ids, words >= 0, words, attention, segments, first_words, aspect_mask, polarity)
+    batch = Batch(ids, words >= 0, words, attention, segments, first_words, aspect_mask, polarity)
+    return batch if any(example.tags is None for example in encoded) else _tagged(batch, encoded)
+
+
+def _tagged(batch: Batch, encoded: Sequence[EncodedExample]) -> Batch:
+    """Add the tags of words, and where each word begins."""
+    width = max(1, *(len(example.tags or ()) for example in encoded))
+    tags = torch.full((len(encoded), width), -1)  # (B, W)
+    for row, example in enumerate(encoded):
+        if example.tags:
+            tags[row, : len(example.tags)] = torch.tensor(example.tags)
+    weights = torch.tensor([example.tag_weight for example in encoded])  # (B)
+    places = torch.from_numpy(word_places(batch.words.numpy(), width))
+    return replace(batch, places=places, tags=tags, tag_weights=weights)
 
 
 def epoch_batches(

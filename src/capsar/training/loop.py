@@ -30,6 +30,22 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class DevFigures:
+    """How the network does on dev after an epoch."""
+
+    polarity: Figures
+    span_f1: float | None = None
+    """Of the extraction head, if there is one."""
+
+    @property
+    def score(self) -> float:
+        """What the epoch is chosen by: macro-F1, and where there is a head, the mean of both."""
+        if self.span_f1 is None:
+            return self.polarity.macro_f1
+        return (self.polarity.macro_f1 + self.span_f1) / 2
+
+
+@dataclass(frozen=True, slots=True)
 class StepInfo:
     """What happened in one step."""
 
@@ -40,7 +56,7 @@ class StepInfo:
     num_batches: int
     """Of the epoch."""
     ends_epoch: bool = False
-    dev: Figures | None = None
+    dev: DevFigures | None = None
     """After the last batch of an epoch, where there is a dev part."""
     is_best: bool = False
     """Whether that is the best epoch so far; without a dev part, the last one is."""
@@ -50,7 +66,7 @@ def train_steps(
     model: Capsar | FirstToken,
     optimizer: Optimizer,
     encoded: Sequence[EncodedExample],
-    evaluate_dev: Callable[[], Figures] | None,
+    evaluate_dev: Callable[[], DevFigures] | None,
     *,
     train_config: TrainConfig,
     accelerator: Accelerator,
@@ -127,20 +143,23 @@ def _step(
 
 
 def _end_epoch(
-    progress: Progress, dev: Figures | None, num_batches: int, train_config: TrainConfig
+    progress: Progress, dev: DevFigures | None, num_batches: int, train_config: TrainConfig
 ) -> bool:
     """Enter an epoch's figures; tell whether it is the best so far, and whether it is the last."""
-    is_best = dev is None or dev.macro_f1 > progress.best_score
+    is_best = dev is None or dev.score > progress.best_score
     if is_best:
         progress.best_epoch = progress.epoch
-        progress.best_score = dev.macro_f1 if dev else progress.best_score
+        progress.best_score = dev.score if dev else progress.best_score
     entry = {"epoch": progress.epoch, "loss": progress.loss_sum / num_batches}
     if dev:
-        entry |= {"dev_accuracy": dev.accuracy, "dev_macro_f1": dev.macro_f1}
+        figures = dev.polarity
+        entry |= {"dev_accuracy": figures.accuracy, "dev_macro_f1": figures.macro_f1}
+    if dev and dev.span_f1 is not None:
+        entry["dev_span_f1"] = dev.span_f1
     progress.history.append(entry)
     waited = progress.epoch - progress.best_epoch
     # A network that still gives every example the same answer has not begun to learn.
-    begun = dev is not None and sum(map(any, zip(*dev.confusion, strict=True))) > 1
+    begun = dev is not None and sum(map(any, zip(*dev.polarity.confusion, strict=True))) > 1
     progress.epoch += 1
     progress.batch, progress.loss_sum = 0, 0.0
     stale = begun and waited >= train_config.patience

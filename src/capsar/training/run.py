@@ -16,6 +16,7 @@ from capsar.bundle import (
     CARD,
     CONFIG,
     ENCODER,
+    SPANS,
     TOKENIZER,
     WEIGHTS,
     open_bundle,
@@ -24,12 +25,12 @@ from capsar.bundle import (
 from capsar.config import run_config as make_config
 from capsar.errors import ArtifactError, ConfigError
 from capsar.evaluation.evaluate import compute_predictions, evaluate
-from capsar.evaluation.metrics import Figures, compute_figures
+from capsar.evaluation.metrics import compute_figures
 from capsar.labels import CLASSES
 from capsar.model.network import Capsar
 from capsar.pieces import load_tokenizer
 from capsar.text import SEGMENTATION
-from capsar.training.batches import encode_examples
+from capsar.training.batches import EncodedExample, encode_examples
 from capsar.training.card import render_card
 from capsar.training.checkpoint import (
     Checkpoint,
@@ -41,7 +42,7 @@ from capsar.training.checkpoint import (
 )
 from capsar.training.export import export_capsules, export_encoder
 from capsar.training.log import RunLog
-from capsar.training.loop import StepInfo, train_steps
+from capsar.training.loop import DevFigures, StepInfo, train_steps
 from capsar.training.networks import (
     Network,
     bundled_network,
@@ -54,8 +55,9 @@ from capsar.training.optimizer import make_optimizer
 from capsar.training.predictor import NetworkPredictor
 from capsar.training.prepare import Prepared, prepare_data
 from capsar.training.processes import make_accelerator
+from capsar.training.span_graph import export_spans
 from capsar.training.storage import STORES, store_int8
-from capsar.training.tune import choose_about_threshold
+from capsar.training.tune import choose_about_threshold, dev_spans, judge_spans
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,8 +112,10 @@ def train(
     progress, best = _resume(folder, run, model, optimizer)
     predictor = NetworkPredictor(model, prepared.tokenizer)
 
-    def evaluate_dev() -> Figures:
-        return compute_figures(*compute_predictions(predictor, prepared.dev))
+    finds = run_config.model.span_weight > 0
+
+    def evaluate_dev() -> DevFigures:
+        return _judge_dev(predictor, prepared, with_tags=finds)
 
     def take_checkpoint() -> None:
         if accelerator.is_main_process:
@@ -124,7 +128,7 @@ def train(
     steps = train_steps(
         model,
         optimizer,
-        encode_examples(prepared.train, prepared.tokenizer),
+        _encode(prepared, with_tags=finds),
         evaluate_dev if prepared.dev else None,
         train_config=run_config.train,
         accelerator=accelerator,
@@ -148,6 +152,21 @@ def train(
     return TrainResult(
         folder / "bundle", progress.best_epoch, dev, progress.history, progress.seconds
     )
+
+
+def _encode(prepared: Prepared, *, with_tags: bool) -> list[EncodedExample]:
+    """The training examples; with tags, sentences without a judged term are examples too."""
+    if not with_tags:
+        return encode_examples(prepared.train, prepared.tokenizer)
+    terms = {sentence.text: sentence.terms for sentence in prepared.train_sentences}
+    return encode_examples(prepared.tagged_train, prepared.tokenizer, terms=terms)
+
+
+def _judge_dev(predictor: NetworkPredictor, prepared: Prepared, *, with_tags: bool) -> DevFigures:
+    figures = compute_figures(*compute_predictions(predictor, prepared.dev))
+    if not with_tags:
+        return DevFigures(figures)
+    return DevFigures(figures, dev_spans(predictor, prepared.dev_sentences).f1(0.0))
 
 
 def load_network(folder: Path) -> tuple[Network, SentenceTokenizer]:
@@ -260,6 +279,9 @@ def _write(
     if prepared.dev and isinstance(model, Capsar):
         threshold, span_f1 = choose_about_threshold(model, prepared.tokenizer, prepared.dev)
         settings |= {"about_threshold": threshold, "dev_span_f1": span_f1}
+        if model.spans is not None:
+            found = judge_spans(NetworkPredictor(model, prepared.tokenizer), prepared.dev_sentences)
+            settings |= {"span_bias": found.bias, "dev_spans": found.extraction.as_dict()}
     card = render_card(
         shown,
         prepared.facts,
@@ -281,4 +303,5 @@ def _graphs(model: Network) -> dict[str, bytes]:
     """The graphs of a network; one without capsules has none."""
     if not isinstance(model, Capsar):
         return {}
-    return {ENCODER: export_encoder(model), CAPSULES: export_capsules(model)}
+    graphs = {ENCODER: export_encoder(model), CAPSULES: export_capsules(model)}
+    return graphs if model.spans is None else graphs | {SPANS: export_spans(model, model.spans)}

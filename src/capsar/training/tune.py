@@ -1,26 +1,35 @@
-"""Choosing, on the dev part, how sure a capsule must be of a word before it names it an aspect."""
+"""Choosing, on the dev part, how sure a capsule or the head must be before it names an aspect."""
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from capsar.aspects import find_aspects
+from capsar.aspects import find_aspects, sentiment_of
+from capsar.data.example import AspectSpan, Example
+from capsar.evaluation.extraction import Extraction, judge_extraction
 from capsar.pieces import to_words
+from capsar.tagging import find_spans
 from capsar.text import segment
 from capsar.training.batches import collate, encode_examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from capsar.data.example import Example
+    from numpy.typing import NDArray
+
+    from capsar.evaluation.extraction import TermSentence
     from capsar.model.network import Capsar
     from capsar.pieces import SentenceTokenizer
+    from capsar.text import Span
+    from capsar.training.predictor import NetworkPredictor
 
 THRESHOLDS = tuple(round(0.05 * step, 2) for step in range(1, 20))
+BIASES = tuple(round(0.25 * step, 2) for step in range(-8, 17))
 _BATCH = 64
 
 
@@ -57,3 +66,67 @@ def choose_about_threshold(
     }
     best = max(scores_f1, key=lambda threshold: (scores_f1[threshold], threshold))
     return best, float(np.round(scores_f1[best], 6))
+
+
+@dataclass(frozen=True, slots=True)
+class DevSpans:
+    """What the extraction head says of the dev sentences, with and without terms."""
+
+    sentences: Sequence[TermSentence]
+    words: list[list[Span]]
+    logits: list[NDArray[np.float32]]
+    """Of each word (W, 3)."""
+
+    def places(self, bias: float) -> list[list[Span]]:
+        """Return the characters of the spans found in each sentence."""
+        return [
+            [(words[first][0], words[end - 1][1]) for first, end in find_spans(logits, bias)]
+            for words, logits in zip(self.words, self.logits, strict=True)
+        ]
+
+    def f1(self, bias: float) -> float:
+        """Return the F1 of exact spans over all sentences: a false one anywhere lowers it."""
+        found = self.places(bias)
+        right = sum(
+            place in sentence.terms
+            for sentence, places in zip(self.sentences, found, strict=True)
+            for place in places
+        )
+        gold = sum(len(sentence.terms) for sentence in self.sentences)
+        return 2 * right / max(1, gold + sum(map(len, found)))
+
+    def choose_bias(self) -> float:
+        """Return the bias of the best F1; of equal ones the largest, which finds the fewest."""
+        return max(BIASES, key=lambda bias: (self.f1(bias), bias))
+
+
+def dev_spans(predictor: NetworkPredictor, sentences: Sequence[TermSentence]) -> DevSpans:
+    """Tag the dev sentences."""
+    texts = [sentence.text for sentence in sentences]
+    return DevSpans(sentences, [segment(text) for text in texts], predictor.predict_tags(texts))
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedSpans:
+    """What the head finds in dev, at the bias that was chosen there."""
+
+    bias: float
+    extraction: Extraction
+
+
+def judge_spans(predictor: NetworkPredictor, sentences: Sequence[TermSentence]) -> JudgedSpans:
+    """Choose the bias on the dev sentences, and judge spans and polarities at it."""
+    tagged = dev_spans(predictor, sentences)
+    bias = tagged.choose_bias()
+    places = tagged.places(bias)
+    examples = [
+        Example(sentence.text, (AspectSpan(*place),))
+        for sentence, some in zip(sentences, places, strict=True)
+        for place in some
+    ]
+    lengths = iter(predictor.predict_lengths(examples) if examples else ())
+    found = [
+        [sentiment_of(s.text, AspectSpan(*place), next(lengths)) for place in some]
+        for s, some in zip(sentences, places, strict=True)
+    ]
+    return JudgedSpans(bias, judge_extraction(sentences, found))

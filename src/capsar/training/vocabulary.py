@@ -19,6 +19,8 @@ from capsar.training.batches import collate, encode_examples
 from capsar.training.card import RANDOM
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
     from capsar.config import DataConfig, ModelConfig
@@ -44,9 +46,22 @@ class Known:
 
 
 def gather_known(
-    data_config: DataConfig, model_config: ModelConfig, train_part: list[Example], *, seed: int
+    data_config: DataConfig,
+    model_config: ModelConfig,
+    train_part: list[Example],
+    *,
+    more_texts: Sequence[str] = (),
+    seed: int,
 ) -> Known:
-    """Return vocabulary and first vectors: of the training texts, or of a pre-trained encoder."""
+    """Return vocabulary and first vectors: of the training texts, or of a pre-trained encoder.
+
+    Args:
+        data_config: Where vectors come from.
+        model_config: Whether there is a pre-trained encoder.
+        train_part: Examples that are trained on.
+        more_texts: Texts that are trained on without an aspect.
+        seed: Of random vectors.
+    """
     if model_config.encoder:
         reads_aspect = model_config.aspect_entry == "pair"
         encoder = load_pretrained(model_config.encoder, reads_aspect=reads_aspect)
@@ -54,7 +69,7 @@ def gather_known(
         scale = model_config.target_norm / norm if norm else 1.0
         source = f"input pieces of {encoder.name}"
         return Known(encoder.tokenizer, encoder.table, 0, source, "", encoder, scale)
-    texts = list(dict.fromkeys(example.text for example in train_part))
+    texts = list(dict.fromkeys([*(example.text for example in train_part), *more_texts]))
     path = _vectors_path(data_config.vectors) if data_config.vectors else None
     some = vector_words(path, data_config.max_vector_words) if path else []
     tokenizer = WordTokenizer.build(build_vocabulary(texts, some))

@@ -1,0 +1,103 @@
+"""Fitting a calibration on dev: three kinds are compared, the best of them is kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.optimize import minimize
+from sklearn.isotonic import IsotonicRegression
+
+from capsar.calibration import KINDS, Calibration, log_odds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+_FOLDS = 5
+_FEWEST = 2 * _FOLDS
+"""Groups of dev examples below which nothing is fitted."""
+_PULL = 1e-3
+"""How strongly weights are drawn to 1 and offsets to 0, so that few examples are no trouble."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A calibration, and why it is this kind."""
+
+    calibration: Calibration
+    log_losses: dict[str, float]
+    """Of each kind, on examples that it was not fitted on (cross-validated)."""
+    probabilities: NDArray[np.float64]
+    """Of the dev examples (n, C), each by a fit that did not see it."""
+
+
+def fit_calibration(
+    scores: NDArray[np.floating], truth: NDArray[np.int64], groups: Sequence[str]
+) -> Fitted | None:
+    """Return the kind of calibration with the least cross-validated log loss, fitted on all.
+
+    Args:
+        scores: Of each class, from 0 to 1 (n, C).
+        truth: The true class (n).
+        groups: What belongs together (the sentence): never parted by a fold.
+
+    Returns:
+        Nothing where there are too few examples to fit and compare.
+    """
+    names = {name: number for number, name in enumerate(dict.fromkeys(groups))}
+    if len(names) < _FEWEST:
+        return None
+    folds = np.array([names[group] % _FOLDS for group in groups])
+    held_out = {kind: np.zeros(scores.shape) for kind in KINDS}
+    for fold in range(_FOLDS):
+        inside, outside = folds != fold, folds == fold
+        for kind in KINDS:
+            made = fit_kind(kind, scores[inside], truth[inside])
+            held_out[kind][outside] = made.apply(scores[outside])
+    losses = {kind: log_loss(held_out[kind], truth) for kind in KINDS}
+    best = min(KINDS, key=losses.__getitem__)  # of equal ones, the one of fewer numbers
+    return Fitted(fit_kind(best, scores, truth), losses, held_out[best])
+
+
+def fit_kind(kind: str, scores: NDArray[np.floating], truth: NDArray[np.int64]) -> Calibration:
+    """Fit one kind of calibration."""
+    odds, classes = log_odds(scores), scores.shape[1]
+    if kind == "isotonic":
+        return Calibration(
+            kind, steps=tuple(_steps(odds[:, i], truth == i) for i in range(classes))
+        )
+    num_weights = 1 if kind == "temperature" else classes
+    num_offsets = 0 if kind == "temperature" else classes
+
+    def loss(numbers: NDArray[np.float64]) -> float:
+        logits = odds * numbers[:num_weights]
+        if num_offsets:
+            logits = logits + numbers[num_weights:]
+        highest = logits.max(1, keepdims=True)
+        total = np.log(np.exp(logits - highest).sum(1)) + highest[:, 0]
+        start_from = np.concatenate([np.ones(num_weights), np.zeros(num_offsets)])
+        pull = _PULL * float(((numbers - start_from) ** 2).sum())
+        return float((total - logits[np.arange(len(truth)), truth]).mean()) + pull
+
+    start = np.concatenate([np.ones(num_weights), np.zeros(num_offsets)])
+    # Weights below zero would turn the order of scores round.
+    bounds = [(0.0, None)] * num_weights + [(None, None)] * num_offsets
+    found = minimize(loss, start, method="L-BFGS-B", bounds=bounds).x.round(6).tolist()
+    return Calibration(kind, tuple(found[:num_weights]), tuple(found[num_weights:]))
+
+
+def log_loss(probabilities: NDArray[np.float64], truth: NDArray[np.int64]) -> float:
+    """Return the mean negative log of what the true class was given."""
+    return float(-np.log(probabilities[np.arange(len(truth)), truth]).mean())
+
+
+def _steps(
+    odds: NDArray[np.float64], is_true: NDArray[np.bool_]
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """A rising line through where a class is true; only the points at which it turns."""
+    fitted = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(odds, is_true)
+    x, y = fitted.X_thresholds_.round(6).tolist(), fitted.y_thresholds_.round(6).tolist()
+    return tuple(x), tuple(y)
