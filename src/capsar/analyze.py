@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from capsar.aspects import CAPSULES_MODE, MODES, SPANS_MODE, FoundSpans, find_aspects, sentiment_of
+from capsar.aspects import CAPSULES_MODE, MODES, SPANS_MODE, Confidences, FoundSpans, find_aspects
 from capsar.bundle import CONFIG, TOKENIZER
 from capsar.errors import ArtifactError, ConfigError, DataError, VersionMismatchError
 from capsar.evaluation.detection import OpenedSentence
@@ -108,13 +108,24 @@ class Analyzer:
         self._runtime = Runtime(bundle, threads=threads, providers=providers)
         self._about_threshold = _number(bundle, "about_threshold", DEFAULT_ABOUT_THRESHOLD)
         self._span_bias = _number(bundle, "span_bias", 0.0)
+        self._confidences = Confidences.of(bundle.config)
 
     def classify(
-        self, texts: Sequence[str], aspects: Sequence[Aspect | Sequence[Aspect]]
+        self,
+        texts: Sequence[str],
+        aspects: Sequence[Aspect | Sequence[Aspect]],
+        *,
+        min_confidence: float = 0.0,
     ) -> list[list[AspectSentiment]]:
         """Return what is felt about given aspects: for each text a list, in their order.
 
+        Args:
+            texts: The texts.
+            aspects: Those of each text.
+            min_confidence: Below this confidence an answer is marked as `abstained`.
+
         Raises:
+            ConfigError: If the model has no confidences to ask for.
             AspectNotFoundError: If an aspect given as text does not occur in its text.
             DataError: If a span ends outside its text, or texts and aspects differ in number.
         """
@@ -122,23 +133,27 @@ class Analyzer:
             raise DataError("classify takes a list of texts, got one string")
         if len(texts) != len(aspects):
             raise DataError(f"{len(texts)} texts need as many aspects, got {len(aspects)}")
-        return list(self.classify_stream(zip(texts, aspects, strict=True)))
+        pairs = zip(texts, aspects, strict=True)
+        return list(self.classify_stream(pairs, min_confidence=min_confidence))
 
     def classify_stream(
-        self, pairs: Iterable[tuple[str, Aspect | Sequence[Aspect]]]
+        self,
+        pairs: Iterable[tuple[str, Aspect | Sequence[Aspect]]],
+        *,
+        min_confidence: float = 0.0,
     ) -> Iterator[list[AspectSentiment]]:
         """Do as `classify`, one answer after the other, in the memory of a thousand texts."""
+        self._check_asked(min_confidence, known=self._confidences.polarity is not None)
         iterator = iter(pairs)
         while chunk := list(islice(iterator, _TEXTS_AT_ONCE)):
             questions = [Question.make(text, as_list(aspects)) for text, aspects in chunk]
             for question, rows in zip(questions, self._answer(questions), strict=True):
-                yield [
-                    sentiment_of(question.text, spans[0], lengths)
-                    for spans, lengths in zip(question.aspects, rows.lengths, strict=True)
-                ]
+                spans = [mentions[0] for mentions in question.aspects]
+                told = self._confidences.sentiments(question.text, spans, rows.lengths)
+                yield [answer.asked(min_confidence) for answer in told]
 
     def analyze(
-        self, texts: Sequence[str], *, mode: str | None = None
+        self, texts: Sequence[str], *, mode: str | None = None, min_confidence: float = 0.0
     ) -> list[list[AspectSentiment]]:
         """Return the aspects of each text, nobody having named them.
 
@@ -146,22 +161,37 @@ class Analyzer:
             texts: The texts.
             mode: How aspects are found: `spans`, by the extraction head, or `capsules`, by opening
                 the capsules, as in the paper. By default the head, if the model has one.
+            min_confidence: An aspect is marked as `abstained` if that it is one, or its polarity,
+                is less sure than this. It stays in the list, so that it can be counted.
 
         Raises:
-            ConfigError: If there is no such mode, or the model has no head.
+            ConfigError: If there is no such mode, the model has no head, or no confidences.
         """
         if isinstance(texts, str):
             raise DataError("analyze takes a list of texts, got one string")
-        return list(self.analyze_stream(texts, mode=mode))
+        return list(self.analyze_stream(texts, mode=mode, min_confidence=min_confidence))
 
     def analyze_stream(
-        self, texts: Iterable[str], *, mode: str | None = None
+        self, texts: Iterable[str], *, mode: str | None = None, min_confidence: float = 0.0
     ) -> Iterator[list[AspectSentiment]]:
         """Do as `analyze`, one answer after the other, in the memory of a thousand texts."""
-        find = self._by_spans if self._mode(mode) == SPANS_MODE else self._by_capsules
+        by_spans = self._mode(mode) == SPANS_MODE
+        find = self._by_spans if by_spans else self._by_capsules
+        self._check_asked(min_confidence, known=by_spans and self._confidences.polarity is not None)
         iterator = iter(texts)
         while chunk := list(islice(iterator, _TEXTS_AT_ONCE)):
-            yield from find([Question.make(text, [None]) for text in chunk])
+            for told in find([Question.make(text, [None]) for text in chunk]):
+                yield [answer.asked(min_confidence) for answer in told]
+
+    @staticmethod
+    def _check_asked(min_confidence: float, *, known: bool) -> None:
+        if not 0 <= min_confidence <= 1:
+            raise ConfigError(f"min_confidence must be from 0 to 1, got {min_confidence!r}")
+        if min_confidence and not known:
+            raise ConfigError(
+                "min_confidence needs confidences. Aspects that opened capsules name have none; "
+                "others have them if the model was trained, by this release, with a dev part."
+            )
 
     @property
     def modes(self) -> tuple[str, ...]:
@@ -198,7 +228,7 @@ class Analyzer:
         layouts = self._tokenizer.lay_out([q.spelled() for q in questions], [()] * len(questions))
         found = _in_batches(questions, layouts, self._find_batch)
         for question, spans in zip(questions, found, strict=True):
-            yield spans.aspects(question.text, question.words)
+            yield spans.aspects(question.text, question.words, self._confidences)
 
     def _find_batch(self, questions: list[Question], layouts: list[Layout]) -> Iterator[FoundSpans]:
         """Tag a batch, and route the states that the tags came from once for each span."""
@@ -247,6 +277,11 @@ class Analyzer:
             for row, answer in enumerate(self._answer(questions), start=start):
                 lengths[row] = answer.lengths[0]
         return lengths
+
+    def calibrate(self, lengths: NDArray[np.float32]) -> NDArray[np.float64] | None:
+        """Return the probabilities of capsule lengths (n, C), if the model has a calibration."""
+        calibration = self._confidences.polarity
+        return None if calibration is None else calibration.apply(lengths)
 
     def open_sentences(self, texts: Sequence[str]) -> list[OpenedSentence]:
         """Return lengths and word scores without an aspect: the `Detector` of evaluation."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from capsar.calibration import Calibration, two_sided
 from capsar.data.example import AspectSpan
 from capsar.evaluation.detection import active_capsules
 from capsar.labels import CLASSES, Polarity
@@ -35,12 +36,57 @@ class FoundSpans:
     scores: NDArray[np.float64]
     """How sure its tags are (A)."""
 
-    def aspects(self, text: str, words: Sequence[Span]) -> list[AspectSentiment]:
+    def aspects(
+        self, text: str, words: Sequence[Span], confidences: Confidences
+    ) -> list[AspectSentiment]:
         """Return the aspects, in the order of the text."""
+        spans = [AspectSpan(words[first][0], words[end - 1][1]) for first, end in self.places]
+        told = confidences.sentiments(text, spans, self.lengths)
+        sure = confidences.of_aspects(self.scores)
+        return [replace(a, aspect_confidence=c) for a, c in zip(told, sure, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class Confidences:
+    """What makes probabilities of capsule lengths and of found spans, where a bundle has it."""
+
+    polarity: Calibration | None = None
+    aspect: Calibration | None = None
+
+    @classmethod
+    def of(cls, config: dict[str, Any]) -> Confidences:
+        """Read the calibrations of a bundle's configuration.
+
+        Raises:
+            ArtifactError: If they are damaged.
+        """
+        content = config.get("calibration")
+        known = content if isinstance(content, dict) else {}
+        polarity, aspect = known.get("polarity"), known.get("aspect")
+        return cls(
+            None if polarity is None else Calibration.from_dict(polarity, len(CLASSES)),
+            None if aspect is None else Calibration.from_dict(aspect, 2),
+        )
+
+    def sentiments(
+        self, text: str, spans: Sequence[AspectSpan], lengths: NDArray[np.float32]
+    ) -> list[AspectSentiment]:
+        """Return what capsules of these lengths (A, C) say of places, and how surely."""
+        sure: list[float | None] = [None] * len(spans)
+        if self.polarity is not None and len(spans):
+            longest = lengths.argmax(-1)
+            sure = self.polarity.apply(lengths)[np.arange(len(spans)), longest].tolist()
         return [
-            sentiment_of(text, AspectSpan(words[first][0], words[end - 1][1]), lengths)
-            for (first, end), lengths in zip(self.places, self.lengths, strict=True)
+            replace(sentiment_of(text, span, own), confidence=confidence)
+            for span, own, confidence in zip(spans, lengths, sure, strict=True)
         ]
+
+    def of_aspects(self, scores: NDArray[np.float64]) -> list[float | None]:
+        """Return the probability of each found span (A) being an aspect."""
+        if self.aspect is None or not len(scores):
+            return [None] * len(scores)
+        known: list[float | None] = self.aspect.apply(two_sided(scores))[:, 1].tolist()
+        return known
 
 
 def find_aspects(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,6 +22,15 @@ class AspectSentiment:
     polarity: Polarity
     scores: dict[Polarity, float]
     """The length of each sentiment capsule, from 0 to 1. Not a probability."""
+    confidence: float | None = None
+    """The probability that the polarity is right; nothing if the model has no calibration, or if
+    opened capsules named the aspect."""
+    aspect_confidence: float | None = None
+    """The probability that this is an aspect, with just these ends; nothing if it was given, or if
+    the model has no calibration of that."""
+    abstained: bool = False
+    """Whether either of them is below the `min_confidence` that was asked for: the polarity is then
+    a guess, and not an answer."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the answer as JSON holds it."""
@@ -31,7 +40,20 @@ class AspectSentiment:
             "end": self.end,
             "polarity": str(self.polarity),
             "scores": {str(name): round(score, 6) for name, score in self.scores.items()},
+            "confidence": _rounded(self.confidence),
+            "aspect_confidence": _rounded(self.aspect_confidence),
+            "abstained": self.abstained,
         }
+
+    def asked(self, min_confidence: float) -> AspectSentiment:
+        """Return the answer as somebody gets it who wants one only if it is so sure."""
+        known = (self.confidence, self.aspect_confidence)
+        unsure = any(value is not None and value < min_confidence for value in known)
+        return replace(self, abstained=True) if unsure else self
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)
 
 
 def document(text: str, aspects: list[AspectSentiment]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import capsar
 from capsar.config import run_config
 from capsar.evaluation.evaluate import Evaluation
 from capsar.evaluation.metrics import Figures, Intervals
-from capsar.training.card import render_card
+from capsar.training.card import DevReport, render_card
 from capsar.training.prepare import prepare_data
 
 CONFIG = run_config({"data": {"train": "mams"}, "model": {"units": 77}, "train": {"seed": 5}})
@@ -37,7 +37,7 @@ DEV = Evaluation(
 
 
 def render(facts: dict[str, Any] | None = None, **settings: Any) -> str:
-    given = {"epoch": 3, "num_epochs": 9, "dev": DEV, "span_f1": 0.1234} | settings
+    given = {"epoch": 3, "num_epochs": 9, "report": DevReport(DEV, 0.1234)} | settings
     return render_card(CONFIG, FACTS | (facts or {}), **given)
 
 
@@ -53,8 +53,8 @@ def test_the_card_says_what_the_run_was() -> None:
         "| training sentences dropped because dev holds them | 7 (5 exact, 2 near) |",
         "| dev accuracy | 0.7812 | 0.7600 to 0.8000 |",
         "| dev macro-F1 | 0.7654 | 0.7412 to 0.7899 |",
-        "| dev F1 of aspects it finds by itself, exact spans | 0.1234 | |",
-        "- Capsule lengths are scores from 0 to 1, not probabilities.",
+        "| dev F1 of aspects that opened capsules name, exact spans | 0.1234 | |",
+        "- Capsule lengths (`scores`) are from 0 to 1, not probabilities.",
         "| `model.units` | 77 |",
         "| `train.seed` | 5 |",
     ):

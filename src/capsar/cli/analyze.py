@@ -37,6 +37,9 @@ def analyze_command(  # noqa: PLR0913
         str | None,
         typer.Option(help="How aspects are found: spans (default if the model can) or capsules."),
     ] = None,
+    min_confidence: Annotated[
+        float, typer.Option(help="Mark answers that are less sure than this, from 0 to 1.")
+    ] = 0.0,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object a text.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write the shaded words to this page.")] = None,
     text: Annotated[
@@ -60,13 +63,13 @@ def analyze_command(  # noqa: PLR0913
     stream = None if text else _open(source)
     analyzer = load(model, threads=threads)
     if stream is None:
-        answers = _answers(analyzer, iter([source]), aspect, mode=mode)
+        answers = _answers(analyzer, iter([source]), aspect, mode, min_confidence)
         _show(analyzer, answers, aspect, as_json=json, html=html)
         return
     with stream:
         asked = _Asked(aspect)
         texts = asked.seen(_lines(stream, source))
-        answers = _answers(analyzer, texts, aspect, mode=mode, some=asked.found)
+        answers = _answers(analyzer, texts, aspect, mode, min_confidence, some=asked.found)
         _show(analyzer, answers, aspect, as_json=json, html=html)
     asked.report()
 
@@ -129,17 +132,19 @@ def _answers(
     analyzer: Analyzer,
     texts: Iterator[str],
     aspect: list[str] | None,
-    *,
     mode: str | None,
+    least: float,
+    *,
     some: Callable[[str], list[str]] | None = None,
 ) -> Iterator[tuple[str, list[AspectSentiment]]]:
     from itertools import tee
 
     kept, asked = tee(texts)
     if aspect:
-        answers = analyzer.classify_stream((t, some(t) if some else aspect) for t in asked)
+        pairs = ((t, some(t) if some else aspect) for t in asked)
+        answers = analyzer.classify_stream(pairs, min_confidence=least)
     else:
-        answers = analyzer.analyze_stream(asked, mode=mode)
+        answers = analyzer.analyze_stream(asked, mode=mode, min_confidence=least)
     return zip(kept, answers, strict=True)
 
 
@@ -166,7 +171,8 @@ def _show(
     console = Console(record=html is not None, highlight=False, soft_wrap=True)
     for text, aspects in answers:
         for found in aspects:
-            console.print(f"{found.text}: {found.polarity}", markup=False)
+            told = "not sure" if found.abstained else found.polarity
+            console.print(f"{found.text}: {told}", markup=False)
         if not aspects:
             console.print("(no aspect found)")
         given = list(dict.fromkeys(found.text for found in aspects)) if aspect else [None]

@@ -9,6 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from capsar.data.example import Example
+    from capsar.evaluation.calibration import CalibrationFigures
     from capsar.evaluation.evaluate import Evaluation
     from capsar.evaluation.extraction import Extraction
     from capsar.evaluation.robustness import Accuracy, Robustness
@@ -30,6 +31,9 @@ def evaluate_command(  # noqa: PLR0913
     spans: Annotated[
         bool, typer.Option("--spans", help="Judge the aspects it finds by itself too.")
     ] = False,
+    confidence: Annotated[
+        bool, typer.Option("--confidence", help="Judge how far its confidences can be trusted.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Judge a model on labelled data it has not been trained on.
@@ -47,6 +51,7 @@ def evaluate_command(  # noqa: PLR0913
 
     from capsar.analyze import load
     from capsar.data.formats.tables import Columns
+    from capsar.evaluation.calibration import judge_confidence
     from capsar.evaluation.evaluate import evaluate
     from capsar.evaluation.extraction import judge_extraction, term_sentences
     from capsar.evaluation.robustness import arts_examples, judge_mixed, judge_robustness
@@ -78,6 +83,11 @@ def evaluate_command(  # noqa: PLR0913
         if not json:
             for mode, figures in by_mode.items():
                 _print_extraction(mode, figures)
+    if confidence:
+        judged = judge_confidence(analyzer, examples)
+        document |= {"confidence": {name: figures.as_dict() for name, figures in judged.items()}}
+        if not json:
+            _print_confidence(judged)
     if json:
         typer.echo(dumps(document, indent=1))
 
@@ -150,3 +160,11 @@ def _print_extraction(mode: str, extraction: Extraction) -> None:
             f"{extraction.false_per_100:.1f} aspects per 100 of the {extraction.num_without} "
             "sentences without any"
         )
+
+
+def _print_confidence(judged: dict[str, CalibrationFigures]) -> None:
+    names = ("ece", "ece_bound", "brier", "log_loss", "accuracy", "accuracy_at_80")
+    typer.echo(f"\n{'confidence':<14} " + " ".join(f"{name:>14}" for name in judged))
+    for name in names:
+        row = " ".join(f"{getattr(figures, name):>14.4f}" for figures in judged.values())
+        typer.echo(f"{name:<14} {row}")

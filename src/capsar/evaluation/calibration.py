@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from capsar.errors import DataError
+from capsar.evaluation.evaluate import judgeable
+from capsar.labels import CLASSES
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
+
+    from capsar.data.example import Example
 
 BINS = 15
 COVERAGES = tuple(round(0.1 * step, 1) for step in range(1, 11))
@@ -153,3 +159,35 @@ def risk_at(confidence: NDArray[np.float64], right: NDArray[np.bool_], coverage:
     kept = max(1, round(coverage * len(confidence)))
     surest = np.argsort(-confidence, kind="stable")[:kept]
     return float(1 - right[surest].mean())
+
+
+class Calibrated(Protocol):
+    """Whatever tells capsule lengths from examples, and probabilities from lengths."""
+
+    def predict_lengths(self, examples: Sequence[Example]) -> NDArray[np.float32]:
+        """Return the capsule lengths of each example (n, C)."""
+        ...  # pragma: no cover
+
+    def calibrate(self, lengths: NDArray[np.float32]) -> NDArray[np.float64] | None:
+        """Return the probabilities of lengths (n, C), if that is known."""
+        ...  # pragma: no cover
+
+
+def judge_confidence(
+    predictor: Calibrated, examples: Sequence[Example]
+) -> dict[str, CalibrationFigures]:
+    """Judge confidences with the aspect given, beside those of lengths as they are.
+
+    `uncalibrated`: each length's share of their sum. `calibrated`: what the model says, if it has a
+    calibration.
+    """
+    chosen = judgeable(examples)
+    lengths = predictor.predict_lengths(chosen)
+    truth = np.array([CLASSES.index(e.polarity) for e in chosen if e.polarity], dtype=np.int64)
+    predicted = lengths.argmax(-1).astype(np.int64)
+    shares = (lengths / lengths.sum(1, keepdims=True)).astype(np.float64)
+    judged = {"uncalibrated": judge_calibration(shares, truth, predicted)}
+    probabilities = predictor.calibrate(lengths)
+    if probabilities is not None:
+        judged["calibrated"] = judge_calibration(probabilities, truth, predicted)
+    return judged

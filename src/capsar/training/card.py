@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from json import dumps
 from typing import TYPE_CHECKING, Any
+
+from capsar.training.card_confidence import render_confidence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from capsar.config import RunConfig
+    from capsar.evaluation.calibration import CalibrationFigures
     from capsar.evaluation.evaluate import Evaluation
+    from capsar.evaluation.extraction import Extraction
 
 RANDOM = "random"
 """The name of vectors that were not pre-trained."""
 _HUB_LICENCES = {"Apache-2.0": "apache-2.0", "CC BY 4.0, (C) Bing Liu": "cc-by-4.0"}
 """Licences of data under which a model may be passed on as it is, as hubs spell them."""
+
+
+@dataclass(frozen=True, slots=True)
+class DevReport:
+    """How a model does on its dev part; nothing of what was not measured."""
+
+    evaluation: Evaluation | None = None
+    span_f1: float | None = None
+    """Of the aspects that opened capsules name."""
+    extraction: Extraction | None = None
+    """Of the aspects that the extraction head finds."""
+    calibration: CalibrationFigures | None = None
 
 
 def render_card(
@@ -24,8 +40,7 @@ def render_card(
     *,
     epoch: int,
     num_epochs: int,
-    dev: Evaluation | None = None,
-    span_f1: float | None = None,
+    report: DevReport,
 ) -> str:
     """Return the card: what it is, on what it was trained, how well it does, where it will not.
 
@@ -34,17 +49,17 @@ def render_card(
         facts: What preparing the data found (`Prepared.facts`).
         epoch: Whose weights were kept, from 0.
         num_epochs: How many were trained.
-        dev: How the model does on the dev part, if one was held back.
-        span_f1: Of the aspects that it finds by itself there.
+        report: How the model does on the dev part, if one was held back.
     """
     return "\n".join(
         [
             _front_matter(facts),
             _TITLE,
             _provenance(run_config, facts, epoch, num_epochs),
-            _figures(dev, span_f1),
+            _figures(report),
+            render_confidence(report.calibration),
             _USE,
-            _limits(span_f1),
+            _limits(report),
             _settings(run_config),
         ]
     )
@@ -121,7 +136,8 @@ def _provenance(
     )
 
 
-def _figures(dev: Evaluation | None, span_f1: float | None) -> str:
+def _figures(report: DevReport) -> str:
+    dev = report.evaluation
     if dev is None:
         return "## Figures\n\nNone: no dev part was held back. `capsar evaluate` gives them.\n"
     figures, intervals = dev.figures, dev.intervals
@@ -132,8 +148,16 @@ def _figures(dev: Evaluation | None, span_f1: float | None) -> str:
             ("dev macro-F1", "macro_f1", intervals.macro_f1),
         )
     }
-    if span_f1 is not None:
-        rows["dev F1 of aspects it finds by itself, exact spans"] = f"{span_f1:.4f} |"
+    if report.extraction is not None:
+        found = report.extraction
+        rows["dev F1 of aspects it finds by itself, exact spans"] = f"{found.spans.f1:.4f} |"
+        rows["the same with their polarity"] = f"{found.joint.f1:.4f} |"
+        if found.false_per_100 is not None:
+            false = f"{found.false_per_100:.1f} |"
+            rows["aspects told per 100 dev sentences without any"] = false
+    if report.span_f1 is not None:
+        name = "dev F1 of aspects that opened capsules name, exact spans"
+        rows[name] = f"{report.span_f1:.4f} |"
     table = _table(("", "", "95 % interval"), rows, escape=False)
     return f"""## Figures
 
@@ -144,13 +168,17 @@ One run with one seed on {figures.num_examples} examples. The intervals are thos
 """
 
 
-def _limits(span_f1: float | None) -> str:
-    found = "was not measured" if span_f1 is None else f"has an F1 of {span_f1:.4f} on dev"
+def _limits(report: DevReport) -> str:
+    told = "was not measured"
+    if report.span_f1 is not None:
+        told = f"has an F1 of {report.span_f1:.4f} on dev"
+    lengths = "Capsule lengths (`scores`) are from 0 to 1, not probabilities"
+    lengths += "; `confidence` is one." if report.calibration else "."
     return f"""## Limits
 
 - English only, and one kind of text: it does worse on others than on what it was trained on.
-- Capsule lengths are scores from 0 to 1, not probabilities.
-- Finding aspects by opening capsules {found}; given aspects are told far better.
+- {lengths}
+- Finding aspects by opening capsules {told}; given aspects are told far better.
 - Irony, comparisons and what lies outside the sentence are not understood.
 - Do not decide about people by it alone.
 """

@@ -4,34 +4,19 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors.torch import save
 
 from capsar import __version__
-from capsar.bundle import (
-    CAPSULES,
-    CARD,
-    CONFIG,
-    ENCODER,
-    SPANS,
-    TOKENIZER,
-    WEIGHTS,
-    open_bundle,
-    write_bundle,
-)
+from capsar.bundle import CONFIG, TOKENIZER, open_bundle, write_bundle
 from capsar.config import run_config as make_config
 from capsar.errors import ArtifactError, ConfigError
-from capsar.evaluation.evaluate import compute_predictions, evaluate
+from capsar.evaluation.evaluate import compute_predictions
 from capsar.evaluation.metrics import compute_figures
-from capsar.labels import CLASSES
-from capsar.model.network import Capsar
 from capsar.pieces import load_tokenizer
-from capsar.text import SEGMENTATION
 from capsar.training.batches import EncodedExample, encode_examples
-from capsar.training.card import render_card
 from capsar.training.checkpoint import (
     Checkpoint,
     Progress,
@@ -40,24 +25,21 @@ from capsar.training.checkpoint import (
     restore_optimizer,
     save_checkpoint,
 )
-from capsar.training.export import export_capsules, export_encoder
+from capsar.training.finish import finish, graphs_of
 from capsar.training.log import RunLog
 from capsar.training.loop import DevFigures, StepInfo, train_steps
 from capsar.training.networks import (
     Network,
     bundled_network,
-    encoder_settings,
     new_network,
-    restore_network,
     trained_weights,
 )
 from capsar.training.optimizer import make_optimizer
 from capsar.training.predictor import NetworkPredictor
 from capsar.training.prepare import Prepared, prepare_data
 from capsar.training.processes import make_accelerator
-from capsar.training.span_graph import export_spans
 from capsar.training.storage import STORES, store_int8
-from capsar.training.tune import choose_about_threshold, dev_spans, judge_spans
+from capsar.training.tune import dev_spans
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -145,7 +127,7 @@ def train(
             on_step(info)
     log.close()
     if accelerator.is_main_process and not (was_finished and _is_whole(folder / "bundle")):
-        _write(folder / "bundle", run_config, prepared, best, progress, model.given)
+        finish(folder / "bundle", run_config, prepared, best, progress, model.given)
     accelerator.wait_for_everyone()
     accelerator.end_training()
     dev = progress.history[progress.best_epoch]
@@ -199,7 +181,7 @@ def export_bundle(source: Path, out: Path, *, store: str = STORES[0]) -> None:
     bundle = open_bundle(inside if inside.is_dir() else source)
     model = bundled_network(bundle)
     files = {name: bundle.path(name).read_bytes() for name in bundle.files if name != CONFIG}
-    graphs = _graphs(model)
+    graphs = graphs_of(model)
     if not graphs:
         raise ConfigError("A network with the head 'first-token' is a baseline: it has no graphs")
     if store == "int8":
@@ -250,58 +232,3 @@ def _is_whole(folder: Path) -> bool:
     except ArtifactError:
         return False
     return True
-
-
-def _write(
-    folder: Path, run_config: RunConfig, prepared: Prepared, best: dict[str, Tensor],
-    progress: Progress, given: str,
-) -> None:  # fmt: skip
-    """Write the bundle of the best epoch."""
-    shown = run_config
-    if prepared.encoder is not None:  # no folder of this machine
-        named = replace(run_config.model, encoder=prepared.encoder.name)
-        shown = replace(run_config, model=named)
-    settings: dict[str, Any] = {
-        "capsar_version": __version__,
-        "segmentation": SEGMENTATION,
-        "classes": [str(polarity) for polarity in CLASSES],
-        "model": asdict(shown.model),
-        "trained_on": prepared.facts,
-        "dev": progress.history[progress.best_epoch],
-    } | encoder_settings(prepared)
-    weights = ({given: prepared.vectors} if given else {}) | best
-    contiguous = {name: value.cpu().contiguous() for name, value in weights.items()}
-    model = restore_network(run_config.model, contiguous, settings.get("transformer"))
-    dev, span_f1 = None, None
-    if prepared.dev:
-        dev = evaluate(NetworkPredictor(model, prepared.tokenizer), prepared.dev)
-        settings["dev_intervals"] = asdict(dev.intervals)
-    if prepared.dev and isinstance(model, Capsar):
-        threshold, span_f1 = choose_about_threshold(model, prepared.tokenizer, prepared.dev)
-        settings |= {"about_threshold": threshold, "dev_span_f1": span_f1}
-        if model.spans is not None:
-            found = judge_spans(NetworkPredictor(model, prepared.tokenizer), prepared.dev_sentences)
-            settings |= {"span_bias": found.bias, "dev_spans": found.extraction.as_dict()}
-    card = render_card(
-        shown,
-        prepared.facts,
-        epoch=progress.best_epoch,
-        num_epochs=len(progress.history),
-        dev=dev,
-        span_f1=span_f1,
-    )
-    files = {
-        **_graphs(model),
-        TOKENIZER: prepared.tokenizer.content(),
-        WEIGHTS: save(contiguous),
-        CARD: card.encode("utf-8", "backslashreplace"),
-    }
-    write_bundle(folder, settings, files)
-
-
-def _graphs(model: Network) -> dict[str, bytes]:
-    """The graphs of a network; one without capsules has none."""
-    if not isinstance(model, Capsar):
-        return {}
-    graphs = {ENCODER: export_encoder(model), CAPSULES: export_capsules(model)}
-    return graphs if model.spans is None else graphs | {SPANS: export_spans(model, model.spans)}

@@ -13,7 +13,7 @@ from capsar.aspects import find_aspects, sentiment_of
 from capsar.data.example import AspectSpan, Example
 from capsar.evaluation.extraction import Extraction, judge_extraction
 from capsar.pieces import to_words
-from capsar.tagging import find_spans
+from capsar.tagging import find_spans, span_scores
 from capsar.text import segment
 from capsar.training.batches import collate, encode_examples
 
@@ -112,6 +112,12 @@ class JudgedSpans:
 
     bias: float
     extraction: Extraction
+    texts: list[str]
+    """The sentence of each span found."""
+    scores: list[float]
+    """How sure its tags are."""
+    right: list[bool]
+    """Whether it is a term, exactly."""
 
 
 def judge_spans(predictor: NetworkPredictor, sentences: Sequence[TermSentence]) -> JudgedSpans:
@@ -119,14 +125,21 @@ def judge_spans(predictor: NetworkPredictor, sentences: Sequence[TermSentence]) 
     tagged = dev_spans(predictor, sentences)
     bias = tagged.choose_bias()
     places = tagged.places(bias)
-    examples = [
-        Example(sentence.text, (AspectSpan(*place),))
-        for sentence, some in zip(sentences, places, strict=True)
-        for place in some
-    ]
+    flat = [(s, place) for s, some in zip(sentences, places, strict=True) for place in some]
+    examples = [Example(sentence.text, (AspectSpan(*place),)) for sentence, place in flat]
     lengths = iter(predictor.predict_lengths(examples) if examples else ())
     found = [
         [sentiment_of(s.text, AspectSpan(*place), next(lengths)) for place in some]
         for s, some in zip(sentences, places, strict=True)
     ]
-    return JudgedSpans(bias, judge_extraction(sentences, found))
+    return JudgedSpans(
+        bias,
+        judge_extraction(sentences, found),
+        [sentence.text for sentence, _ in flat],
+        [
+            float(score)
+            for logits in tagged.logits
+            for score in span_scores(logits, find_spans(logits, bias), bias)
+        ],
+        [place in sentence.terms for sentence, place in flat],
+    )

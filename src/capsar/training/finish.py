@@ -1,0 +1,126 @@
+"""The end of a run: what is chosen on dev once the weights are, and the bundle."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from safetensors.torch import save
+
+from capsar import __version__
+from capsar.bundle import CAPSULES, CARD, ENCODER, SPANS, TOKENIZER, WEIGHTS, write_bundle
+from capsar.calibration import two_sided
+from capsar.evaluation.calibration import judge_calibration
+from capsar.evaluation.evaluate import evaluate
+from capsar.labels import CLASSES
+from capsar.model.network import Capsar
+from capsar.text import SEGMENTATION
+from capsar.training.calibrate import fit_calibration
+from capsar.training.card import DevReport, render_card
+from capsar.training.export import export_capsules, export_encoder
+from capsar.training.networks import Network, encoder_settings, restore_network
+from capsar.training.predictor import NetworkPredictor
+from capsar.training.span_graph import export_spans
+from capsar.training.tune import choose_about_threshold, judge_spans
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torch import Tensor
+
+    from capsar.config import RunConfig
+    from capsar.evaluation.calibration import CalibrationFigures
+    from capsar.training.checkpoint import Progress
+    from capsar.training.prepare import Prepared
+    from capsar.training.tune import JudgedSpans
+
+
+def finish(
+    folder: Path, run_config: RunConfig, prepared: Prepared, best: dict[str, Tensor],
+    progress: Progress, given: str,
+) -> None:  # fmt: skip
+    """Write the bundle of the best epoch."""
+    shown = run_config
+    if prepared.encoder is not None:  # no folder of this machine
+        named = replace(run_config.model, encoder=prepared.encoder.name)
+        shown = replace(run_config, model=named)
+    settings: dict[str, Any] = {
+        "capsar_version": __version__,
+        "segmentation": SEGMENTATION,
+        "classes": [str(polarity) for polarity in CLASSES],
+        "model": asdict(shown.model),
+        "trained_on": prepared.facts,
+        "dev": progress.history[progress.best_epoch],
+    } | encoder_settings(prepared)
+    weights = ({given: prepared.vectors} if given else {}) | best
+    contiguous = {name: value.cpu().contiguous() for name, value in weights.items()}
+    model = restore_network(run_config.model, contiguous, settings.get("transformer"))
+    chosen, report = _choose(model, prepared) if prepared.dev else ({}, DevReport())
+    card = render_card(
+        shown,
+        prepared.facts,
+        epoch=progress.best_epoch,
+        num_epochs=len(progress.history),
+        report=report,
+    )
+    files = {
+        **graphs_of(model),
+        TOKENIZER: prepared.tokenizer.content(),
+        WEIGHTS: save(contiguous),
+        CARD: card.encode("utf-8", "backslashreplace"),
+    }
+    write_bundle(folder, settings | chosen, files)
+
+
+def graphs_of(model: Network) -> dict[str, bytes]:
+    """Return the graphs of a network; one without capsules has none."""
+    if not isinstance(model, Capsar):
+        return {}
+    graphs = {ENCODER: export_encoder(model), CAPSULES: export_capsules(model)}
+    return graphs if model.spans is None else graphs | {SPANS: export_spans(model, model.spans)}
+
+
+def _choose(model: Network, prepared: Prepared) -> tuple[dict[str, Any], DevReport]:
+    """Choose thresholds and calibrations on dev, and say how the model does there."""
+    predictor = NetworkPredictor(model, prepared.tokenizer)
+    dev = evaluate(predictor, prepared.dev)
+    settings: dict[str, Any] = {"dev_intervals": asdict(dev.intervals)}
+    if not isinstance(model, Capsar):
+        return settings, DevReport(dev)
+    threshold, span_f1 = choose_about_threshold(model, prepared.tokenizer, prepared.dev)
+    settings |= {"about_threshold": threshold, "dev_span_f1": span_f1}
+    found = None
+    if model.spans is not None:
+        found = judge_spans(predictor, prepared.dev_sentences)
+        settings |= {"span_bias": found.bias, "dev_spans": found.extraction.as_dict()}
+    calibration, figures = _calibrate(predictor, prepared, found)
+    if calibration:
+        settings["calibration"] = calibration
+    return settings, DevReport(dev, span_f1, found.extraction if found else None, figures)
+
+
+def _calibrate(
+    predictor: NetworkPredictor, prepared: Prepared, found: JudgedSpans | None
+) -> tuple[dict[str, Any], CalibrationFigures | None]:
+    """Fit what makes probabilities of capsule lengths, and of how sure found spans are."""
+    lengths = predictor.predict_lengths(prepared.dev)
+    truth = np.array([CLASSES.index(e.polarity) for e in prepared.dev if e.polarity])
+    fitted = fit_calibration(lengths, truth, [example.text for example in prepared.dev])
+    if fitted is None:
+        return {}, None
+    figures = judge_calibration(fitted.probabilities, truth, lengths.argmax(-1))
+    settings = {
+        "polarity": fitted.calibration.as_dict(),
+        "polarity_log_losses": fitted.log_losses,
+        "polarity_dev": figures.as_dict(),
+    }
+    if found is not None:
+        is_aspect = np.array(found.right, dtype=np.int64)
+        spans = fit_calibration(two_sided(np.array(found.scores)), is_aspect, found.texts)
+        if spans is not None:
+            settings |= {
+                "aspect": spans.calibration.as_dict(),
+                "aspect_log_losses": spans.log_losses,
+            }
+    return settings, figures

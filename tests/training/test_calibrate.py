@@ -1,0 +1,217 @@
+"""Calibrations: fitted on dev, stored, read back, applied; and what is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from reviews import write_reviews
+
+from capsar.analyze import load
+from capsar.bundle import CONFIG, FILES, write_bundle
+from capsar.calibration import KINDS, Calibration, two_sided
+from capsar.config import run_config
+from capsar.errors import ArtifactError, ConfigError
+from capsar.evaluation.calibration import calibration_error, error_bound
+from capsar.training.calibrate import fit_calibration, fit_kind, log_loss
+from capsar.training.run import train
+
+
+def made_up(number: int, seed: int = 0, sharpness: float = 3.0) -> tuple[np.ndarray, np.ndarray]:
+    """Scores whose log-odds, times `1 / sharpness`, are the logits of the true classes."""
+    generator = np.random.default_rng(seed)
+    logits = generator.normal(0, 1, (number, 3))
+    shares = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    truth = np.array([generator.choice(3, p=row) for row in shares])
+    return 1 / (1 + np.exp(-sharpness * logits)), truth
+
+
+def test_a_temperature_is_found_again() -> None:
+    scores, truth = made_up(4000, sharpness=2.0)
+    made = fit_kind("temperature", scores, truth)
+    assert made.weights[0] == pytest.approx(0.5, abs=0.05)
+
+
+def test_overconfident_scores_become_what_they_say() -> None:
+    scores, truth = made_up(2000)
+    other, other_truth = made_up(2000, seed=1)
+    fitted = fit_calibration(scores, truth, [str(i) for i in range(2000)])
+    assert fitted is not None
+    assert fitted.calibration.kind in ("temperature", "vector")  # what they were made by
+    assert set(fitted.log_losses) == set(KINDS)
+    assert fitted.log_losses[fitted.calibration.kind] == min(fitted.log_losses.values())
+    probabilities = fitted.calibration.apply(other)
+    plain = other / other.sum(1, keepdims=True)
+    assert log_loss(probabilities, other_truth) < log_loss(plain, other_truth)
+    confidence, right = probabilities.max(1), probabilities.argmax(1) == other_truth
+    assert calibration_error(confidence, right) <= 1.3 * error_bound(confidence)
+
+
+def test_where_one_class_is_favoured_a_vector_is_chosen() -> None:
+    generator = np.random.default_rng(3)
+    logits = generator.normal(0, 1, (3000, 3))
+    told = 1 / (1 + np.exp(-(logits + np.array([2.0, 0.0, -2.0]))))  # log-odds that are off by class
+    shares = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    truth = np.array([generator.choice(3, p=row) for row in shares])
+    fitted = fit_calibration(told, truth, [str(i) for i in range(3000)])
+    assert fitted is not None
+    assert fitted.calibration.kind == "vector"
+
+
+def test_a_sentence_is_never_on_both_sides_of_a_fold() -> None:
+    scores, truth = made_up(60)
+    apart = fit_calibration(scores, truth, [str(i) for i in range(60)])
+    # Each example three times over, under one name: what is held out was not fitted on either.
+    thrice = fit_calibration(
+        np.repeat(scores, 3, axis=0),
+        np.repeat(truth, 3),
+        [str(i) for i in range(60) for _ in "abc"],
+    )
+    assert apart is not None
+    assert thrice is not None
+    for kind in ("temperature", "isotonic"):
+        assert thrice.log_losses[kind] == pytest.approx(apart.log_losses[kind], abs=2e-3)
+    assert fit_calibration(scores, truth, ["one"] * 60) is None  # nothing to compare on
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_calibration_is_the_same_after_a_round_trip(kind: str) -> None:
+    scores, truth = made_up(200)
+    made = fit_kind(kind, scores, truth)
+    again = Calibration.from_dict(json.loads(json.dumps(made.as_dict())), 3)
+    assert again == made
+    np.testing.assert_array_equal(again.apply(scores), made.apply(scores))
+
+
+@given(arrays(np.float32, (4, 3), elements=st.floats(0, 1, width=32)), st.sampled_from(KINDS))
+def test_probabilities_are_such_and_depend_on_their_own_row_alone(
+    scores: np.ndarray, kind: str
+) -> None:
+    made = fit_kind(kind, *made_up(80))
+    shares = made.apply(scores)
+    assert np.isfinite(shares).all()
+    assert (shares > 0).all()
+    np.testing.assert_allclose(shares.sum(1), 1)
+    np.testing.assert_array_equal(made.apply(scores[1:2])[0], shares[1])
+
+
+def test_sides_of_a_yes_are_treated_alike() -> None:
+    scores = two_sided(np.linspace(0.05, 0.95, 40))
+    truth = (np.arange(40) % 4 > 0).astype(int)
+    for kind in KINDS:
+        shares = fit_kind(kind, scores, truth).apply(scores)
+        assert (np.diff(shares[:, 1]) >= -1e-9).all()  # surer never means less likely
+
+
+# In a bundle.
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("calibrated")
+    data = write_reviews(folder / "reviews.csv", 300)
+    sizes = {"units": 16, "primary_dim": 10, "intermediate_capsules": 6, "intermediate_dim": 12}
+    content = {
+        "data": {"train": str(data), "word_dim": 20},
+        "model": sizes | {"class_dim": 20, "span_weight": 1.0},
+        "train": {"max_epochs": 4, "learning_rate": 0.01},
+    }
+    return train(run_config(content), folder / "run").bundle
+
+
+TEXT = "The soup was great on day 3, but I found the pool rather awful."
+
+
+def test_answers_have_both_confidences(bundle: Path) -> None:
+    analyzer = load(bundle)
+    (found,) = analyzer.analyze([TEXT])
+    assert found
+    for aspect in found:
+        assert aspect.confidence is not None
+        assert aspect.aspect_confidence is not None
+        assert 0 < aspect.confidence < 1
+        assert 0 < aspect.aspect_confidence < 1
+        assert not aspect.abstained
+    (given,) = analyzer.classify([TEXT], [["soup"]])[0]
+    assert given.confidence is not None
+    assert given.aspect_confidence is None  # nobody had to find it
+    lengths = np.array([list(given.scores.values())], dtype=np.float32)
+    probabilities = analyzer.calibrate(lengths)
+    assert probabilities is not None
+    assert given.confidence == pytest.approx(probabilities[0, lengths[0].argmax()], abs=1e-5)
+    assert given.as_dict()["confidence"] == round(given.confidence, 6)
+    (opened,) = analyzer.analyze([TEXT], mode="capsules")
+    assert all((a.confidence, a.aspect_confidence) == (None, None) for a in opened)
+
+
+def test_an_abstained_answer_is_marked_and_stays_countable(bundle: Path) -> None:
+    analyzer = load(bundle)
+    (plain,), (strict,) = analyzer.analyze([TEXT]), analyzer.analyze([TEXT], min_confidence=1.0)
+    assert [a.text for a in strict] == [a.text for a in plain]
+    assert all(a.abstained for a in strict)
+    sure = [min(a.confidence or 0, a.aspect_confidence or 0) for a in plain]
+    (some,) = analyzer.analyze([TEXT], min_confidence=max(sure))
+    assert [a.abstained for a in some] == [value < max(sure) for value in sure]
+    (asked,) = analyzer.classify([TEXT], [["soup", "pool"]], min_confidence=1.0)
+    assert [a.abstained for a in asked] == [True, True]
+    assert asked[0].as_dict()["abstained"] is True
+    for wrong in (-0.1, 1.1, float("nan")):
+        with pytest.raises(ConfigError, match="from 0 to 1"):
+            analyzer.analyze([TEXT], min_confidence=wrong)
+    with pytest.raises(ConfigError, match="needs confidences"):
+        analyzer.analyze([TEXT], mode="capsules", min_confidence=0.5)
+
+
+def changed(bundle: Path, folder: Path, calibration: object) -> Path:
+    """A copy of a bundle with another calibration, or none."""
+    config = json.loads((bundle / CONFIG).read_text())
+    del config["calibration"]
+    if calibration is not None:
+        config["calibration"] = calibration
+    files = {n: (bundle / n).read_bytes() for n in FILES[2:] if (bundle / n).is_file()}
+    shutil.rmtree(folder, ignore_errors=True)
+    write_bundle(folder, config, files)
+    return folder
+
+
+def test_a_bundle_of_an_earlier_release_answers_without_confidences(
+    bundle: Path, tmp_path: Path
+) -> None:
+    analyzer = load(changed(bundle, tmp_path / "old", None))
+    (found,) = analyzer.analyze([TEXT])
+    assert [a.as_dict()["confidence"] for a in found] == [None] * len(found)
+    with pytest.raises(ConfigError, match="needs confidences"):
+        analyzer.classify([TEXT], [["soup"]], min_confidence=0.5)
+
+
+@pytest.mark.parametrize(
+    "polarity",
+    [
+        {}, [], "vector", {"kind": "vector"},
+        {"kind": "vector", "weights": [1, 1], "offsets": [0, 0], "steps": []},
+        {"kind": "temperature", "weights": ["a"], "offsets": [], "steps": []},
+        {"kind": "temperature", "weights": [float("inf")], "offsets": [], "steps": []},
+        {"kind": "isotonic", "weights": [], "offsets": [], "steps": [[[1, 0], [0, 1]]] * 3},
+        {"kind": "guess", "weights": [1], "offsets": [], "steps": []},
+    ],
+)  # fmt: skip
+def test_a_damaged_calibration_is_refused(bundle: Path, tmp_path: Path, polarity: object) -> None:
+    broken = changed(bundle, tmp_path / "broken", {"polarity": polarity})
+    with pytest.raises(ArtifactError, match="calibration"):
+        load(broken)
+
+
+def test_the_card_shows_reliability_and_risk(bundle: Path) -> None:
+    card = (bundle / "README.md").read_text()
+    dev = json.loads((bundle / CONFIG).read_text())["calibration"]["polarity_dev"]
+    assert f"| calibration error (15 bins of equal mass) | {dev['ece']:.4f} |" in card
+    diagram = card.partition("confidence  right  answers\n")[2].partition("```")[0]
+    assert len(diagram.splitlines()) == len(dev["bins"]) == 15
+    assert sum(int(line.split()[2]) for line in diagram.splitlines()) == dev["num_examples"]
+    assert "| answers given | 10% |" in card
