@@ -41,7 +41,10 @@ def root() -> Path:
 
 @pytest.fixture(scope="session")
 def small_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A real bundle of a model too small and too briefly trained to be of use; never changed."""
+    """A real bundle, with all it can hold, too small and too briefly trained to be of use.
+
+    Never changed.
+    """
     from reviews import write_reviews
 
     from capsar.config import run_config
@@ -52,7 +55,7 @@ def small_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sizes = {"units": 8, "primary_dim": 6, "intermediate_capsules": 4, "intermediate_dim": 8}
     content = {
         "data": {"train": str(data), "word_dim": 12},
-        "model": sizes | {"class_dim": 10},
+        "model": sizes | {"class_dim": 10, "span_weight": 1.0, "span_units": 6},
         "train": {"max_epochs": 1},
     }
     return train(run_config(content), folder / "run").bundle
