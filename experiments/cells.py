@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from interval import Difference
-    from summarize import Entry
+    from summary_values import Entry
 
 SEEDS = 5
 _WIDTH = 120

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from summarize import Entry
+    from summary_values import Entry
 
 DATASETS = {"restaurant": "Restaurant", "laptop": "Laptop", "twitter": "Twitter"}
 ROWS = {
@@ -22,6 +22,11 @@ ENCODER_ROWS = {
     "capsar-bert-pair": "CAPSAR-BERT, aspect as second segment too",
 }
 """Rows on a pre-trained encoder."""
+SPAN_ROWS = {
+    "capsar-spans": "CAPSAR with a head, Bi-GRU",
+    "capsar-bert-spans": "CAPSAR-BERT with a head, MiniLM",
+}
+"""Rows with an extraction head."""
 METRICS = {
     "accuracy": "accuracy",
     "macro_f1": "macro-F1",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from summarize import RunFile
+    from summary_values import RunFile
 
 FOLDER = ROOT / "docs" / "figures"
 HEATMAPS = EXPERIMENTS / "results" / "heatmaps.json"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from scipy.stats import t
 
 if TYPE_CHECKING:
-    from summarize import Entry
+    from summary_values import Entry
 
 
 _FEWEST = 3

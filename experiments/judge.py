@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from capsar import load
+from capsar.bundle import open_bundle
 from capsar.data.catalog import find_file, test_examples
+from capsar.evaluation.calibration import judge_confidence
 from capsar.evaluation.detection import (
     Gold,
     describe_detection,
@@ -22,6 +24,7 @@ from capsar.evaluation.detection import (
     scale_by_norm,
 )
 from capsar.evaluation.evaluate import evaluate, judgeable
+from capsar.evaluation.extraction import judge_extraction, term_sentences
 from capsar.evaluation.robustness import ARTS_OF, arts_examples, judge_mixed, judge_robustness
 from capsar.labels import CLASSES
 from capsar.model.vectors import vector_words
@@ -71,10 +74,33 @@ def judge_bundle(run: Run, bundle: Path) -> dict[str, Any]:
             "mixed_polarity": asdict(mixed) if mixed else None,
             "arts": arts.as_dict() if arts else None,
             "detection": _detection(load(bundle), prepared, examples) if detects else None,
+            "found": _found(load(bundle), examples) if detects else None,
+            "dev_found": open_bundle(bundle).config.get("dev_spans"),
+            "confidence": _confidence(load(bundle), examples) if has_graphs else None,
+            "calibration_kind": _calibration_kind(bundle),
             "cases": _cases(run.dataset, judgeable(examples), lengths),
         }
     )
     return judged
+
+
+def _found(analyzer: Analyzer, test: list[Example]) -> dict[str, Any]:
+    """The spans that the model finds by itself, in every way that it can."""
+    sentences = term_sentences(test)
+    texts = [sentence.text for sentence in sentences]
+    return {
+        mode: judge_extraction(sentences, analyzer.analyze(texts, mode=mode)).as_dict()
+        for mode in analyzer.modes
+    }
+
+
+def _confidence(analyzer: Analyzer, test: list[Example]) -> dict[str, Any]:
+    return {name: found.as_dict() for name, found in judge_confidence(analyzer, test).items()}
+
+
+def _calibration_kind(bundle: Path) -> str | None:
+    fitted = open_bundle(bundle).config.get("calibration")
+    return str(fitted["polarity"]["kind"]) if fitted else None
 
 
 def _detection(analyzer: Analyzer, prepared: Prepared, test: list[Example]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import render_ablations
 import render_bert
 import render_detection
 import render_limits
+import render_spans
 from cases import CASES, LONG_PAIR
 from cells import compared, counted, listed, number, paragraph, seeds, spread, table
 from entries import DATASETS, METRICS, ROWS, VARIANTS, Entries
@@ -20,7 +21,7 @@ from runs import ROOT
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from summarize import Entry, RunFile
+    from summary_values import Entry, RunFile
 
 RESULTS_PAGE = ROOT / "docs" / "results.md"
 FIGURES = {
@@ -50,6 +51,8 @@ def render(summary: Sequence[Entry], runs: Sequence[RunFile], figures: Collectio
         render_detection.table4(found),
         _arts(found, runs),
         render_bert.section(found),
+        render_spans.spans(found),
+        render_spans.confidence(found),
         render_limits.section(found, runs),
         _figures(figures),
         _repeat(runs),

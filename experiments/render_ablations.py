@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from entries import Entries
-    from summarize import Entry, RunFile
+    from summary_values import Entry, RunFile
 
 _ABLATIONS = ("capsar-wo-r", "capsar-wo-h")
 _SEEDS = {"": "", "_learnt": ", runs that learnt"}

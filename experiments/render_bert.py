@@ -10,7 +10,7 @@ from interval import difference_of
 
 if TYPE_CHECKING:
     from entries import Entries
-    from summarize import Entry
+    from summary_values import Entry
 
 _TASK = ("accuracy", "macro_f1")
 _CLAIM = "capsar-bert"

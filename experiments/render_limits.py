@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from entries import Entries
-    from summarize import RunFile
+    from summary_values import RunFile
 
 _TASK = ("accuracy", "macro_f1")
 

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from render import RESULTS_PAGE, render
-from runs import ALL, BERT, MAIN, SWEEPS, Run, finished, planned, write_json, write_text
+from runs import ALL, BERT, MAIN, SPANS, SWEEPS, Run, finished, planned, write_json, write_text
 from summarize import SUMMARY, summarize_committed
 
 NEEDS = {
@@ -25,6 +25,7 @@ NEEDS = {
     "arts": ("capsar",),
     "figures": ("capsar", *SWEEPS),
     "bert": BERT,
+    "spans": SPANS,
     "all": ALL,
 }
 

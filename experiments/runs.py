@@ -43,8 +43,9 @@ BERT = (
     "bert-mpnet",
     "capsar-bert-mpnet",
 )
+SPANS = ("capsar-spans", "capsar-bert-spans")
 SWEEPS = ("sweep-routing", "sweep-lambda", "sweep-train-share", "sweep-vector-share")
-ALL = MAIN + SWEEPS + BERT
+ALL = MAIN + SWEEPS + BERT + SPANS
 
 
 @dataclass(frozen=True, slots=True)

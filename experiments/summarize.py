@@ -7,7 +7,7 @@ over seeds: its metric names what it is a difference to (`accuracy_vs_capsar`, `
 from __future__ import annotations
 
 import json
-from statistics import mean, stdev
+from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 import paper
@@ -16,9 +16,11 @@ from capsar.labels import CLASSES
 from cases import CASES, LONG_PAIR
 from entries import RANKING
 from runs import BERT, DATASETS, EXPERIMENTS, MAIN, SWEEPS, finished
+from summarize_spans import summarize_spans
+from summary_values import by_seed, make_entry, paired
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from summary_values import Entry, RunFile
 
 SUMMARY = EXPERIMENTS / "results" / "summary.json"
 BEST_ON_TEST = EXPERIMENTS / "results" / "best-on-test.json"
@@ -27,11 +29,6 @@ GOLDS = ("all", "same-polarity")
 
 _WHO = ("capsules", "centroid")
 _CONTROL: dict[str, Any] = {"row": "centroid", "encoder": None}
-
-RunFile = dict[str, Any]
-Entry = dict[str, Any]
-Values = dict[int, float]
-"""A figure by seed."""
 
 
 def summarize(runs: list[RunFile], best_on_test: list[dict[str, Any]] | None = None) -> list[Entry]:
@@ -57,6 +54,7 @@ def summarize(runs: list[RunFile], best_on_test: list[dict[str, Any]] | None = N
     for run in runs:
         if run["source"] in SWEEPS:
             entries += _point(run, scores[run["encoder"]]["capsules"])
+    entries += summarize_spans(runs)
     for diagnosis in best_on_test or []:
         entries += _diagnosis(diagnosis)
     return entries
@@ -88,42 +86,13 @@ def chosen_score(runs: list[RunFile], who: str = "capsules", encoder: str = "big
     return max(SCORES, key=on_dev.__getitem__)
 
 
-def _entry(
-    table: str,
-    metric: str,
-    values: Iterable[float],
-    *,
-    run: RunFile | None = None,
-    paper_value: float | None = None,
-    **facts: str | None,
-) -> Entry:
-    some = list(values)
-    about = run or {}
-    return {
-        "table": table,
-        "row": facts.get("row") or about.get("row"),
-        "encoder": facts.get("encoder", about.get("encoder")),
-        "vectors": about.get("vectors"),
-        "extra_data": None,
-        "dataset": facts.get("dataset") or about.get("dataset"),
-        "protocol": facts.get("protocol") or about.get("protocol"),
-        "gold": facts.get("gold"),
-        "metric": metric,
-        "mean": round(mean(some), 6) if some else None,
-        "sd": round(stdev(some), 6) if len(some) > 1 else None,
-        "n": len(some),
-        "paper": paper_value,
-        "config_hash": about.get("config_hash"),
-    }
-
-
 def _counts() -> list[Entry]:
     """Table 1, from the catalog, whose counts are verified against the files."""
     entries = []
     for (dataset, part), counts in paper.COUNTS.items():
         labels = find_dataset(DATASETS[dataset]).file(part).labels
         entries += [
-            _entry("table1", f"{part}_{polarity}", [labels[polarity]], row="data",
+            make_entry("table1", f"{part}_{polarity}", [labels[polarity]], row="data",
                    dataset=dataset, paper_value=count)
             for polarity, count in counts.items()
         ]  # fmt: skip
@@ -132,26 +101,12 @@ def _counts() -> list[Entry]:
 
 def _quoted() -> list[Entry]:
     return [
-        _entry("table2", metric, [], row=row, dataset=dataset, protocol="paper", paper_value=value)
+        make_entry(
+            "table2", metric, [], row=row, dataset=dataset, protocol="paper", paper_value=value
+        )
         for row, figures in paper.QUOTED.items()
         for (dataset, metric), value in figures.items()
     ]
-
-
-def _by_seed(runs: list[RunFile], *path: str) -> Values:
-    """Return one figure of each run that has it, found by the names that lead to it."""
-    found: Values = {}
-    for run in sorted(runs, key=lambda run: int(run["seed"])):
-        value: Any = run
-        for name in path:
-            value = value.get(name) if value else None
-        if value is not None:
-            found[run["seed"]] = value
-    return found
-
-
-def _paired(ours: Values, theirs: Values) -> list[float]:
-    return [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
 
 
 def _classification(runs: list[RunFile], whole: list[RunFile]) -> list[Entry]:
@@ -162,30 +117,30 @@ def _classification(runs: list[RunFile], whole: list[RunFile]) -> list[Entry]:
     entries = []
     for metric in ("accuracy", "macro_f1"):
         name = (first["dataset"], metric)
-        values = _by_seed(runs, "test", "figures", metric)
+        values = by_seed(runs, "test", "figures", metric)
         entries.append(
-            _entry("table2", metric, values.values(), run=first, paper_value=printed.get(name))
+            make_entry("table2", metric, values.values(), run=first, paper_value=printed.get(name))
         )
-        dev = _by_seed(runs, "dev", f"dev_{metric}")
+        dev = by_seed(runs, "dev", f"dev_{metric}")
         if dev:
-            entries.append(_entry("table2", f"dev_{metric}", dev.values(), run=first))
+            entries.append(make_entry("table2", f"dev_{metric}", dev.values(), run=first))
         if base:
-            difference = _paired(values, _by_seed(whole, "test", "figures", metric))
+            difference = paired(values, by_seed(whole, "test", "figures", metric))
             known = name in printed and name in theirs
             gap = round(printed[name] - theirs[name], 4) if known else None
             entries.append(
-                _entry("table2", f"{metric}_vs_{base}", difference, run=first, paper_value=gap)
+                make_entry("table2", f"{metric}_vs_{base}", difference, run=first, paper_value=gap)
             )
             learnt = [run for run in runs if not never_moved(run)]
             if len(learnt) < len(runs):
-                values = _by_seed(learnt, "test", "figures", metric)
-                difference = _paired(values, _by_seed(whole, "test", "figures", metric))
+                values = by_seed(learnt, "test", "figures", metric)
+                difference = paired(values, by_seed(whole, "test", "figures", metric))
                 entries.append(
-                    _entry("table2", f"{metric}_vs_{base}_learnt", difference, run=first)
+                    make_entry("table2", f"{metric}_vs_{base}_learnt", difference, run=first)
                 )
     for polarity in CLASSES:
-        values = _by_seed(runs, "test", "figures", "classes", str(polarity), "f1")
-        entries.append(_entry("table2", f"f1_{polarity}", values.values(), run=first))
+        values = by_seed(runs, "test", "figures", "classes", str(polarity), "f1")
+        entries.append(make_entry("table2", f"f1_{polarity}", values.values(), run=first))
     return entries
 
 
@@ -207,12 +162,12 @@ def _robustness(runs: list[RunFile], whole: list[RunFile]) -> list[Entry]:
     if first["mixed_polarity"]:
         paths["mixed_accuracy"] = ("mixed_polarity", "accuracy")
     for metric, path in paths.items():
-        values = _by_seed(runs, *path)
-        entries.append(_entry("arts", metric, values.values(), run=first))
+        values = by_seed(runs, *path)
+        entries.append(make_entry("arts", metric, values.values(), run=first))
         base = _base(first["row"])
         if base and metric == "ars":
-            difference = _paired(values, _by_seed(whole, *path))
-            entries.append(_entry("arts", f"{metric}_vs_{base}", difference, run=first))
+            difference = paired(values, by_seed(whole, *path))
+            entries.append(make_entry("arts", f"{metric}_vs_{base}", difference, run=first))
     return entries
 
 
@@ -224,13 +179,13 @@ def _detection(runs: list[RunFile], score: dict[str, str]) -> list[Entry]:
     entries = _statistics(runs)
     for gold in GOLDS:
         ranked = {
-            (who, name, metric): _by_seed(runs, "detection", "test", who, name, gold, metric)
+            (who, name, metric): by_seed(runs, "detection", "test", who, name, gold, metric)
             for who in _WHO
             for name in SCORES
             for metric in (*RANKING, "r_at_5_ceiling")
         }
         ceiling = ranked["capsules", "cosine", "r_at_5_ceiling"].values()
-        entries.append(_entry("table4", "r_at_5_ceiling", ceiling, run=first, gold=gold))
+        entries.append(make_entry("table4", "r_at_5_ceiling", ceiling, run=first, gold=gold))
         # The control needs no network, so it is one row, beside the row that it controls.
         whose = _WHO if _is_main(first) else _WHO[:1]
         for who in whose:
@@ -241,25 +196,27 @@ def _detection(runs: list[RunFile], score: dict[str, str]) -> list[Entry]:
                 own = gold == "all" and who == "capsules" and first["encoder"] == "bigru"
                 shown = printed if own else None
                 entries.append(
-                    _entry("table4", metric, best, run=first, gold=gold, paper_value=shown, **row)
+                    make_entry(
+                        "table4", metric, best, run=first, gold=gold, paper_value=shown, **row
+                    )
                 )
                 entries += [
-                    _entry("table4", f"{metric}_{name}", ranked[who, name, metric].values(),
+                    make_entry("table4", f"{metric}_{name}", ranked[who, name, metric].values(),
                            run=first, gold=gold, **row)
                     for name in SCORES
                 ]  # fmt: skip
         for metric in RANKING:
-            difference = _paired(
+            difference = paired(
                 ranked["capsules", score["capsules"], metric],
                 ranked["centroid", score["centroid"], metric],
             )
             entries.append(
-                _entry("table4", f"{metric}_vs_centroid", difference, run=first, gold=gold)
+                make_entry("table4", f"{metric}_vs_centroid", difference, run=first, gold=gold)
             )
             for name in SCORES:
-                difference = _paired(*(ranked[who, name, metric] for who in _WHO))
+                difference = paired(*(ranked[who, name, metric] for who in _WHO))
                 entries.append(
-                    _entry("table4", f"{metric}_{name}_vs_centroid", difference, run=first,
+                    make_entry("table4", f"{metric}_{name}_vs_centroid", difference, run=first,
                            gold=gold)
                 )  # fmt: skip
     return entries
@@ -273,16 +230,20 @@ def _statistics(runs: list[RunFile]) -> list[Entry]:
     first = runs[0]
     entries = []
     for metric in ("gold_words", "sentence_words", "none_active", "active_capsules"):
-        values = _by_seed(runs, "detection", "test", "statistics", metric)
+        values = by_seed(runs, "detection", "test", "statistics", metric)
         printed = paper.DETECTION.get((first["dataset"], metric))
-        entries.append(_entry("table4", metric, values.values(), run=first, paper_value=printed))
+        entries.append(
+            make_entry("table4", metric, values.values(), run=first, paper_value=printed)
+        )
     if _is_main(first):
         for who in _WHO:
             row = _CONTROL if who == "centroid" else {}
             for name in SCORES:
-                dev = _by_seed(runs, "detection", "dev", who, name, "all", "map")
+                dev = by_seed(runs, "detection", "dev", who, name, "all", "map")
                 entries.append(
-                    _entry("table4", f"dev_map_{name}", dev.values(), run=first, gold="all", **row)
+                    make_entry(
+                        "table4", f"dev_map_{name}", dev.values(), run=first, gold="all", **row
+                    )
                 )
     return entries
 
@@ -295,7 +256,7 @@ def _cases(runs: list[RunFile]) -> list[Entry]:
             values = [float(_right(run, case.name)) for run in runs]
             printed = float(case.paper["CAPSAR"] == case.polarity)
             entries.append(
-                _entry("table3", f"case_{case.name}", values, run=runs[0],
+                make_entry("table3", f"case_{case.name}", values, run=runs[0],
                        paper_value=printed)
             )  # fmt: skip
     return entries
@@ -305,7 +266,7 @@ def _pair(runs: list[RunFile]) -> list[Entry]:
     if not runs:
         return []
     values = [float(all(_right(run, name) for name in LONG_PAIR)) for run in runs]
-    return [_entry("table3", "long_pair", values, run=runs[0], paper_value=1.0)]
+    return [make_entry("table3", "long_pair", values, run=runs[0], paper_value=1.0)]
 
 
 def _right(run: RunFile, name: str) -> bool:
@@ -320,10 +281,12 @@ def _point(run: RunFile, score: str) -> list[Entry]:
     values = {"accuracy": figures["accuracy"], "macro_f1": figures["macro_f1"]}
     values |= {"dev_macro_f1": run["dev"]["dev_macro_f1"]}
     values |= {"train_examples": run["train_examples"], "coverage": run["coverage"]["test"]}
-    entries = [_entry("figures", name, [value], run=run, row=row) for name, value in values.items()]
+    entries = [
+        make_entry("figures", name, [value], run=run, row=row) for name, value in values.items()
+    ]
     if run["detection"]:
         value = run["detection"]["test"]["capsules"][score]["all"]["map"]
-        entries.append(_entry("figures", "map", [value], run=run, row=row, gold="all"))
+        entries.append(make_entry("figures", "map", [value], run=run, row=row, gold="all"))
     return entries
 
 
@@ -335,7 +298,7 @@ def _diagnosis(diagnosis: dict[str, Any]) -> list[Entry]:
     for metric in ("accuracy", "macro_f1"):
         best = max(epoch[f"test_{metric}"] for epoch in epochs)
         for name, value in (("dev_selected", selected[f"test_{metric}"]), ("best_on_test", best)):
-            entries.append(_entry("diagnosis", f"{metric}_{name}", [value], run=diagnosis))
+            entries.append(make_entry("diagnosis", f"{metric}_{name}", [value], run=diagnosis))
     return entries
 
 

@@ -56,7 +56,9 @@ def test_overconfident_scores_become_what_they_say() -> None:
 def test_where_one_class_is_favoured_a_vector_is_chosen() -> None:
     generator = np.random.default_rng(3)
     logits = generator.normal(0, 1, (3000, 3))
-    told = 1 / (1 + np.exp(-(logits + np.array([2.0, 0.0, -2.0]))))  # log-odds that are off by class
+    told = 1 / (
+        1 + np.exp(-(logits + np.array([2.0, 0.0, -2.0])))
+    )  # log-odds that are off by class
     shares = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
     truth = np.array([generator.choice(3, p=row) for row in shares])
     fitted = fit_calibration(told, truth, [str(i) for i in range(3000)])
