@@ -22,7 +22,8 @@ import torch
 from capsar.analyze import Analyzer
 from capsar.bundle import CAPSULES, ENCODER, TOKENIZER, open_bundle, write_bundle
 from capsar.config import ModelConfig
-from capsar.model.network import Batch, Capsar
+from capsar.model.batch import Batch
+from capsar.model.network import Capsar
 from capsar.runtime import Rows, Runtime
 from capsar.text import SEGMENTATION, WordTokenizer
 from capsar.training.export import export_capsules, export_encoder

@@ -15,7 +15,8 @@ import torch
 from torch import nn
 
 from capsar.config import ModelConfig
-from capsar.model.network import Batch, Capsar
+from capsar.model.batch import Batch
+from capsar.model.network import Capsar
 from measure import write_result
 
 if TYPE_CHECKING:

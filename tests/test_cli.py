@@ -190,6 +190,34 @@ def test_robustness_of_any_model(trained: Path, shared: Path, dataset: str) -> N
     assert 0 < document["mixed_polarity"]["num_examples"] < original["num_examples"]
 
 
+def test_unsure_answers_are_marked_and_confidences_judged(
+    small_bundle: Path, tmp_path: Path
+) -> None:
+    asked = ("analyze", "The soup was cold.", "--model", small_bundle, "--aspect", "soup")
+    assert "soup: not sure" in capsar(*asked, "--min-confidence", 1).stdout
+    (answer,) = json.loads(capsar(*asked, "--min-confidence", 1, "--json").stdout)["aspects"]
+    assert answer["abstained"] is True
+    assert 0 < answer["confidence"] < 1
+    assert answer["aspect_confidence"] is None
+    assert "soup: not sure" not in capsar(*asked).stdout
+    refused = capsar(*asked, "--min-confidence", 2)
+    assert (refused.returncode, "from 0 to 1" in refused.stderr) == (2, True)
+    refused = capsar(*asked[:4], "--mode", "words")
+    assert (refused.returncode, "spans, capsules" in refused.stderr) == (2, True)
+    opened = json.loads(capsar(*asked[:4], "--mode", "capsules", "--json").stdout)
+    assert opened["aspects"]
+
+    data = write_reviews(tmp_path / "held-out.csv", 40, seed=3)
+    arguments = ("evaluate", small_bundle, "--data", data, "--confidence", "--spans")
+    done = capsar(*arguments)
+    assert done.returncode == 0, done.stderr
+    for told in ("found by spans", "found by capsules", "ece_bound", "uncalibrated"):
+        assert told in done.stdout
+    judged = json.loads(capsar(*arguments, "--json").stdout)
+    assert set(judged["confidence"]) == {"calibrated", "uncalibrated"}
+    assert judged["confidence"]["calibrated"]["num_examples"] == 40
+
+
 def test_texts_are_analyzed_for_machines(trained: Path) -> None:
     (trained / "texts.txt").write_text("The soup was great.\n\nAwful staff!\n", encoding="utf-8")
     done = capsar("analyze", "texts.txt", "--model", "run/bundle", "--json", cwd=trained)

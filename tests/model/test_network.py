@@ -11,7 +11,8 @@ import torch
 
 from capsar.config import ModelConfig
 from capsar.errors import ArtifactError
-from capsar.model.network import Batch, Capsar
+from capsar.model.batch import Batch
+from capsar.model.network import Capsar
 from capsar.training.batches import EncodedExample, collate
 
 SMALL = {

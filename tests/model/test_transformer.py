@@ -15,8 +15,9 @@ from capsar.config import ModelConfig
 from capsar.data.example import Example, find_spans
 from capsar.errors import ArtifactError, ConfigError
 from capsar.labels import CLASSES
+from capsar.model.batch import Batch
 from capsar.model.first_token import FirstToken
-from capsar.model.network import Batch, Capsar
+from capsar.model.network import Capsar
 from capsar.model.proximity import proximity
 from capsar.model.transformer import (
     Pretrained,

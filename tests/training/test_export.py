@@ -15,7 +15,8 @@ from test_network import VARIANTS, examples, network
 from capsar.config import ModelConfig, run_config
 from capsar.data.catalog import test_examples as read_test_part
 from capsar.data.example import Example
-from capsar.model.network import Batch, Capsar
+from capsar.model.batch import Batch
+from capsar.model.network import Capsar
 from capsar.text import WordTokenizer
 from capsar.training.batches import EncodedExample, collate, encode_examples
 from capsar.training.export import export_capsules, export_encoder

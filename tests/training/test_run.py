@@ -25,7 +25,8 @@ from capsar.data.readers import read_examples
 from capsar.errors import ArtifactError, ConfigError, DataError
 from capsar.evaluation.evaluate import evaluate
 from capsar.evaluation.metrics import Figures, compute_figures
-from capsar.model.network import Batch, Capsar, Output
+from capsar.model.batch import Batch, Output
+from capsar.model.network import Capsar
 from capsar.training.checkpoint import Progress, load_checkpoint
 from capsar.training.loop import StepInfo, _end_epoch
 from capsar.training.predictor import NetworkPredictor

@@ -19,7 +19,8 @@ from capsar.bundle import SPANS
 from capsar.config import ModelConfig, run_config
 from capsar.errors import ConfigError
 from capsar.evaluation.extraction import judge_extraction, term_sentences
-from capsar.model.network import Batch, Capsar
+from capsar.model.batch import Batch
+from capsar.model.network import Capsar
 from capsar.tagging import find_spans
 from capsar.training.batches import EncodedExample, collate
 from capsar.training.predictor import NetworkPredictor

@@ -17,7 +17,8 @@ from tiny_bert import write_tiny_bert
 from capsar.bundle import CAPSULES, ENCODER, TOKENIZER, open_bundle, write_bundle
 from capsar.config import ModelConfig
 from capsar.data.example import Example, find_spans
-from capsar.model.network import Batch, Capsar
+from capsar.model.batch import Batch
+from capsar.model.network import Capsar
 from capsar.model.transformer import Transformer, load_pretrained
 from capsar.pieces import to_words
 from capsar.runtime import Rows, Runtime

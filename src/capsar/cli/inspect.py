@@ -87,8 +87,14 @@ def _figures(config: dict[str, Any]) -> str:
             ends = [_number(end) for end in between] if isinstance(between, list) else []
             spread = f" (95 % interval {' to '.join(ends)})" if len(ends) == 2 else ""  # noqa: PLR2004
             told.append(f"{name} {figure}{spread}")
+    spans = _section(config, "dev_spans")
+    for name, part in (("spans", "spans"), ("spans and polarity", "joint")):
+        if found := _number(_section(spans, part).get("f1")):
+            told.append(f"F1 of found {name} {found}")
+    if found := _number(spans.get("false_per_100")):
+        told.append(f"aspects told per 100 sentences without any {found}")
     if found := _number(config.get("dev_span_f1")):
-        told.append(f"F1 of found aspects {found}")
+        told.append(f"F1 of aspects that opened capsules name {found}")
     return ", ".join(told)
 
 

@@ -13,7 +13,7 @@ from capsar.model.transformer import Transformer
 
 if TYPE_CHECKING:
     from capsar.config import ModelConfig
-    from capsar.model.network import Batch
+    from capsar.model.batch import Batch
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from capsar.labels import CLASSES
-from capsar.model.network import Batch
+from capsar.model.batch import Batch
 from capsar.pieces import word_places
 from capsar.tagging import tags_of
 from capsar.text import segment, words_within

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from capsar.model.batch import Batch
     from capsar.model.first_token import FirstToken
-    from capsar.model.network import Batch
     from capsar.pieces import SentenceTokenizer
     from capsar.training.batches import EncodedExample
 
