@@ -6,12 +6,15 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from huggingface_hub import ModelCard
 
 import capsar
 from capsar.config import run_config
+from capsar.evaluation.calibration import judge_calibration
 from capsar.evaluation.evaluate import Evaluation
+from capsar.evaluation.extraction import Extraction, SpanFigures
 from capsar.evaluation.metrics import Figures, Intervals
 from capsar.training.card import DevReport, render_card
 from capsar.training.prepare import prepare_data
@@ -63,6 +66,25 @@ def test_the_card_says_what_the_run_was() -> None:
     assert "has an F1 of 0.1234 on dev" in card
 
 
+def test_the_card_tells_of_spans_and_confidences_where_there_are_some() -> None:
+    spans = SpanFigures.of(gold=10, found=8, right=6)
+    found = Extraction(9, 4, spans, spans, SpanFigures.of(10, 8, 3), false_per_100=25.0)
+    probabilities = np.array([[0.9, 0.1, 0.0], [0.2, 0.5, 0.3]])
+    sure = judge_calibration(probabilities, np.array([0, 0]), np.array([0, 1]))
+    card = render(report=DevReport(DEV, 0.1234, found, sure))
+    for line in (
+        "| dev F1 of aspects it finds by itself, exact spans | 0.6667 | |",
+        "| the same with their polarity | 0.3333 | |",
+        "| aspects told per 100 dev sentences without any | 25.0 | |",
+        "- Capsule lengths (`scores`) are from 0 to 1, not probabilities; `confidence` is one.",
+        "| accuracy of all answers | 0.5000 |",
+        "     0.500  0.000        1            |",
+        "     0.900  1.000        1  ##################|#",
+    ):
+        assert f"{line}\n" in card
+    assert "None: too little dev data to fit a calibration on." in render()
+
+
 def test_a_hub_reads_the_card() -> None:
     data = ModelCard(render()).data
     assert (data.license, data.language, data.datasets) == ("apache-2.0", ["en"], ["mams"])
@@ -79,8 +101,7 @@ def test_a_hub_reads_the_card() -> None:
 def test_what_is_not_known_is_said() -> None:
     card = render(
         {"dev": "", "dev_examples": 0, "vectors": "random", "vectors_licence": "", "licence": ""},
-        dev=None,
-        span_f1=None,
+        report=DevReport(),
     )
     assert "| epoch chosen on | the last one; no dev part was held back |" in card
     assert "| licence of the vectors | none needed |" in card
