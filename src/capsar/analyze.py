@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from capsar.hub import DEFAULT_MODEL, find_bundle
 from capsar.labels import CLASSES, Polarity
 from capsar.pieces import load_tokenizer
 from capsar.question import Question, as_list, batches_by_length, route_slices
+from capsar.review import ask_about, iterate_questions
 from capsar.runtime import CPU, Answers, Rows, Runtime, join_answers
 from capsar.text import SEGMENTATION, Layout, Span, segment
 
@@ -39,6 +41,7 @@ class Explanation:
 
     text: str
     words: tuple[Span, ...]
+    """The words that were read, by their place in the text."""
     lengths: dict[Polarity, float]
     about: dict[Polarity, tuple[float, ...]]
     """How much each sentiment is about each word: a cosine."""
@@ -74,6 +77,24 @@ def load(
         revision=revision,
         local_files_only=local_files_only,
     )
+
+
+@dataclass(slots=True)
+class _Review:
+    """The aspects found so far of a review that is being read."""
+
+    aspects: list[AspectSentiment]
+    is_read: bool = False
+
+
+def _flagged(answer: AspectSentiment, *, windowed: bool) -> AspectSentiment:
+    return replace(answer, windowed=True) if windowed else answer
+
+
+def _by_class(scores: list[NDArray[np.float32]]) -> dict[Polarity, tuple[float, ...]]:
+    """Scores of sentences (C, T each) as each class's scores of all their words."""
+    joined = np.concatenate(scores, axis=1).tolist()  # (C, T)
+    return {polarity: tuple(joined[i]) for i, polarity in enumerate(CLASSES)}
 
 
 class Analyzer:
@@ -116,6 +137,9 @@ class Analyzer:
     ) -> list[list[AspectSentiment]]:
         """Return what is felt about given aspects: for each text a list, in their order.
 
+        An aspect of a review is answered from the sentences that mention it: the scores are the
+        mean over them, the place is the first.
+
         Raises:
             AspectNotFoundError: If an aspect given as text does not occur in its text.
             DataError: If a span ends outside its text, or texts and aspects differ in number.
@@ -132,50 +156,88 @@ class Analyzer:
         """Do as `classify`, one answer after the other, in the memory of a thousand texts."""
         iterator = iter(pairs)
         while chunk := list(islice(iterator, _TEXTS_AT_ONCE)):
-            questions = [Question.make(text, as_list(aspects)) for text, aspects in chunk]
-            for question, rows in zip(questions, self._answer(questions), strict=True):
+            asked = [ask_about(text, as_list(aspects)) for text, aspects in chunk]
+            answers = iter(self._answer([q for one in asked for q in one.questions]))
+            for (text, _), one in zip(chunk, asked, strict=True):
+                lengths = [next(answers).lengths for _ in one.questions]
                 yield [
-                    sentiment_of(question.text, spans[0], lengths)
-                    for spans, lengths in zip(question.aspects, rows.lengths, strict=True)
+                    _flagged(
+                        sentiment_of(text, span, one.lengths(lengths, aspect)),
+                        windowed=one.is_windowed(aspect),
+                    )
+                    for aspect, span in enumerate(one.first)
                 ]
 
     def analyze(self, texts: Sequence[str]) -> list[list[AspectSentiment]]:
-        """Return the aspects that each text's sentiments are about, by de-capsulising."""
+        """Return the aspects that each text's sentiments are about, by de-capsulising.
+
+        A text is a review of any length, read sentence by sentence; places are in the review.
+        """
         if isinstance(texts, str):
             raise DataError("analyze takes a list of texts, got one string")
         return list(self.analyze_stream(texts))
 
     def analyze_stream(self, texts: Iterable[str]) -> Iterator[list[AspectSentiment]]:
-        """Do as `analyze`, one answer after the other, in the memory of a thousand texts."""
-        iterator = iter(texts)
+        """Do as `analyze`, one answer after the other, in the memory of a thousand sentences."""
+        waiting: deque[_Review] = deque()
+
+        def sentences() -> Iterator[tuple[_Review, Question | None]]:
+            for text in texts:
+                review = _Review([])
+                waiting.append(review)
+                for question in iterate_questions(text):
+                    yield review, question
+                review.is_read = True
+                yield review, None  # so that a run of empty texts is not read without end
+
+        iterator = sentences()
         while chunk := list(islice(iterator, _TEXTS_AT_ONCE)):
-            questions = [Question.make(text, [None]) for text in chunk]
-            answers = self._answer(questions, outputs=("about",))
-            for question, rows in zip(questions, answers, strict=True):
-                if rows.about is None:
-                    raise ConfigError("the capsule graph gave no word scores")
-                yield find_aspects(
-                    question.text,
-                    question.words,
-                    rows.lengths[0],
-                    rows.about[0],
-                    threshold=self._about_threshold,
-                )
+            asked = [(review, question) for review, question in chunk if question is not None]
+            answers = self._by_capsules([question for _, question in asked])
+            for (review, question), found in zip(asked, answers, strict=True):
+                review.aspects += [_flagged(a, windowed=question.windowed) for a in found]
+            while waiting and waiting[0].is_read:
+                yield waiting.popleft().aspects
+
+    def _by_capsules(self, questions: list[Question]) -> Iterator[list[AspectSentiment]]:
+        """Find aspects by de-capsulising."""
+        answers = self._answer(questions, outputs=("about",))
+        for question, rows in zip(questions, answers, strict=True):
+            if rows.about is None:
+                raise ConfigError("the capsule graph gave no word scores")
+            yield find_aspects(
+                question.text,
+                question.words,
+                rows.lengths[0],
+                rows.about[0],
+                threshold=self._about_threshold,
+            )
 
     def explain(self, text: str, aspect: Aspect | None = None) -> Explanation:
-        """Open the capsules of a text, given an aspect or not."""
-        question = Question.make(text, [aspect])
-        (rows,) = self._answer([question], outputs=("about", "because"))
-        if rows.about is None or rows.because is None:
-            raise ConfigError("the capsule graph gave no word scores")
-        size = len(question.words)
-        about, because = rows.about[0, :, :size].tolist(), rows.because[0, :, :size].tolist()
+        """Open the capsules of a text, given an aspect or not.
+
+        What is opened is what is read to answer: the sentences that mention the aspect, or all.
+        Lengths are the mean over them, and so are the shares: they still sum to the lengths.
+        """
+        if aspect is None:
+            questions = list(iterate_questions(text)) or [Question.make(text, [None])]
+        else:
+            questions = ask_about(text, [aspect]).questions
+        answers = self._answer(questions, outputs=("about", "because"))
+        about: list[NDArray[np.float32]] = []
+        because: list[NDArray[np.float32]] = []
+        for question, rows in zip(questions, answers, strict=True):
+            if rows.about is None or rows.because is None:
+                raise ConfigError("the capsule graph gave no word scores")
+            about.append(rows.about[0, :, : len(question.words)])
+            because.append(rows.because[0, :, : len(question.words)] / np.float32(len(questions)))
+        lengths = np.mean([rows.lengths[0] for rows in answers], axis=0)
         return Explanation(
             text=text,
-            words=tuple(question.words),
-            lengths=dict(zip(CLASSES, rows.lengths[0].tolist(), strict=True)),
-            about={polarity: tuple(about[i]) for i, polarity in enumerate(CLASSES)},
-            because={polarity: tuple(because[i]) for i, polarity in enumerate(CLASSES)},
+            words=tuple(word for question in questions for word in question.words),
+            lengths=dict(zip(CLASSES, lengths.tolist(), strict=True)),
+            about=_by_class(about),
+            because=_by_class(because),
         )
 
     def predict_lengths(self, examples: Sequence[Example]) -> NDArray[np.float32]:

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from capsar.labels import Polarity
+    from capsar.text import Span
 
 SCHEMA_VERSION = 1
 
@@ -22,6 +25,8 @@ class AspectSentiment:
     polarity: Polarity
     scores: dict[Polarity, float]
     """The length of each sentiment capsule, from 0 to 1. Not a probability."""
+    windowed: bool = False
+    """Whether the aspect's sentence was overlong, and read in windows."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the answer as JSON holds it."""
@@ -31,13 +36,16 @@ class AspectSentiment:
             "end": self.end,
             "polarity": str(self.polarity),
             "scores": {str(name): round(score, 6) for name, score in self.scores.items()},
-        }
+        } | ({"windowed": True} if self.windowed else {})
 
 
-def document(text: str, aspects: list[AspectSentiment]) -> dict[str, Any]:
-    """Return a text and its aspects as one JSON object."""
+def document(
+    text: str, aspects: list[AspectSentiment], sentences: Sequence[Span] = ()
+) -> dict[str, Any]:
+    """Return a text, its sentences and its aspects as one JSON object."""
     return {
         "schema_version": SCHEMA_VERSION,
         "text": text,
+        "sentences": [list(sentence) for sentence in sentences],
         "aspects": [aspect.as_dict() for aspect in aspects],
     }
