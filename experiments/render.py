@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import render_ablations
 import render_bert
 import render_detection
+import render_faithfulness
 import render_limits
 from cases import CASES, LONG_PAIR
 from cells import compared, counted, listed, number, paragraph, seeds, spread, table
@@ -48,6 +49,7 @@ def render(summary: Sequence[Entry], runs: Sequence[RunFile], figures: Collectio
         _table2(found, runs),
         _table3(found, runs),
         render_detection.table4(found),
+        render_faithfulness.faithfulness(found),
         _arts(found, runs),
         render_bert.section(found),
         render_limits.section(found, runs),

@@ -174,7 +174,7 @@ def reviews(shared: Path) -> list[str]:
 @pytest.mark.data
 @pytest.mark.slow
 def test_ten_thousand_reviews_are_accounted_for(analyzer: Analyzer, reviews: list[str]) -> None:
-    """Of all, every character; of every twentieth, the answers, each sentence's as if alone."""
+    """Of all, every character; of every fourth, the answers, each sentence's as if alone."""
     num_sentences = 0
     for text in reviews:
         check_sentences(text)
@@ -182,7 +182,7 @@ def test_ten_thousand_reviews_are_accounted_for(analyzer: Analyzer, reviews: lis
             assert all(0 <= start < end <= len(text) for start, end in question.words)
             num_sentences += 1
     assert num_sentences > 30_000
-    some = reviews[::20]
+    some = reviews[::4]
     for text, answers in zip(some, analyzer.analyze_stream(some), strict=True):
         assert all(text[a.start : a.end] == a.text for a in answers)
         check_alone(analyzer, text, answers)

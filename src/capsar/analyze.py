@@ -250,6 +250,35 @@ class Analyzer:
                 lengths[row] = answer.lengths[0]
         return lengths
 
+    def open_examples(self, examples: Sequence[Example]) -> list[OpenedSentence]:
+        """Return lengths and *because* of examples: the `Explainer` of evaluation."""
+        opened: list[OpenedSentence] = []
+        for start in range(0, len(examples), _TEXTS_AT_ONCE):
+            some = examples[start : start + _TEXTS_AT_ONCE]
+            questions = [Question(e.text, segment(e.text), [e.spans]) for e in some]
+            answers = self._answer(questions, outputs=("because",))
+            for question, rows in zip(questions, answers, strict=True):
+                if rows.because is None:
+                    raise ConfigError("the capsule graph gave no word scores")
+                scores = rows.because[0, :, : len(question.words)]
+                opened.append(OpenedSentence(rows.lengths[0], scores))
+        return opened
+
+    def predict_words(
+        self, examples: Sequence[Example], kept: Sequence[Sequence[int]]
+    ) -> NDArray[np.float32]:
+        """Return the capsule lengths (n, C) of examples of which only some words are read."""
+        lengths = np.zeros((len(examples), len(CLASSES)), dtype=np.float32)
+        for start in range(0, len(examples), _TEXTS_AT_ONCE):
+            part = slice(start, start + _TEXTS_AT_ONCE)
+            questions = []
+            for example, some in zip(examples[part], kept[part], strict=True):
+                words = segment(example.text)
+                questions.append(Question(example.text, [words[i] for i in some], [example.spans]))
+            for row, answer in enumerate(self._answer(questions), start=start):
+                lengths[row] = answer.lengths[0]
+        return lengths
+
     def open_sentences(self, texts: Sequence[str]) -> list[OpenedSentence]:
         """Return lengths and word scores without an aspect: the `Detector` of evaluation."""
         opened: list[OpenedSentence] = []
