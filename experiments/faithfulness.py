@@ -1,7 +1,7 @@
 """Do the words of *because* make the answer? Every seed of CAPSAR, on the test parts.
 
-`python experiments/faithfulness.py [RUNS]` judges the bundles of CAPSAR on Restaurant and Laptop (in
-`runs/`, or wherever RUNS says) against random words and gradients, and writes
+`python experiments/faithfulness.py [RUNS]` judges the bundles of CAPSAR on Restaurant and Laptop
+(in `runs/`, or wherever RUNS says) against random words and gradients, and writes
 `results/faithfulness.json`; what it holds already is kept. Test labels are not used, and nothing is
 chosen here. `python experiments/reproduce.py table1` then renders the page anew.
 """
