@@ -166,6 +166,15 @@ def _full_stop_ends(word: str, first: str) -> bool:
     return True
 
 
+def without_markup(text: str) -> str:
+    """Return a text without the remnants of HTML in it.
+
+    >>> without_markup("mac &amp; <b>cheese</b>")
+    'mac  cheese'
+    """
+    return _MARKUP.sub("", text)
+
+
 def read_sentence(text: str, sentence: Span) -> Iterator[tuple[list[Span], bool]]:
     """Return the words of a sentence, in windows if it is overlong.
 

@@ -231,11 +231,14 @@ def _shaded(explanation: Explanation, polarity: str, length: float) -> Text:
     """The words that were read on a ground as dark as the sentiment is about them."""
     from rich.text import Text
 
+    from capsar.sentences import without_markup
+
     line = Text(f"{polarity:<8} {length:.2f}  ")
     position = explanation.words[0][0] if explanation.words else 0
     for (start, end), score in zip(explanation.words, explanation.about[polarity], strict=True):  # type: ignore[index]
         between = explanation.text[position:start]
-        line.append(" … " if any(map(str.isalnum, between)) else between)
+        is_unread = any(map(str.isalnum, without_markup(between)))  # a sentence without the aspect
+        line.append(" … " if is_unread else between)
         line.append(explanation.text[start:end], _ground(polarity, max(0.0, score) * length))
         position = end
     return line

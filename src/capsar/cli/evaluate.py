@@ -10,6 +10,7 @@ import typer
 if TYPE_CHECKING:
     from capsar.data.example import Example
     from capsar.evaluation.evaluate import Evaluation
+    from capsar.evaluation.faithfulness import Faithfulness, Ranker
     from capsar.evaluation.robustness import Accuracy, Robustness
 
 
@@ -26,6 +27,12 @@ def evaluate_command(  # noqa: PLR0913
     robustness: Annotated[
         bool, typer.Option("--robustness", help="Judge on rewritten test sentences (ARTS) too.")
     ] = False,
+    faithfulness: Annotated[
+        bool, typer.Option("--faithfulness", help="Judge whether the words of *because* matter.")
+    ] = False,
+    gradients: Annotated[
+        bool, typer.Option("--gradients", help="With --faithfulness: gradients beside; slower.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Judge a model on labelled data it has not been trained on.
@@ -35,15 +42,21 @@ def evaluate_command(  # noqa: PLR0913
     `capsar evaluate runs/mine/bundle --dataset semeval14-laptops --robustness`
 
     `capsar evaluate runs/mine/bundle --data held-out.csv --json`
+
+    `capsar evaluate runs/mine/bundle --data held-out.csv --faithfulness --gradients`
     """
     from dataclasses import asdict
     from json import dumps
 
     from capsar.analyze import load
     from capsar.data.formats.tables import Columns
+    from capsar.errors import ConfigError
     from capsar.evaluation.evaluate import evaluate
+    from capsar.evaluation.faithfulness import judge_faithfulness
     from capsar.evaluation.robustness import arts_examples, judge_mixed, judge_robustness
 
+    if gradients and not faithfulness:
+        raise ConfigError("--gradients are shown beside --faithfulness; give both")
     columns = Columns(text=text_column, aspect=aspect_column, polarity=polarity_column)
     rewritten = arts_examples(dataset) if robustness else []
     examples = _read(dataset, data, columns)
@@ -60,8 +73,29 @@ def evaluate_command(  # noqa: PLR0913
         }
         if not json:
             _print_robustness(found, mixed)
+    if faithfulness:
+        rankers = _gradient_rankers(bundle) if gradients else {}
+        judged = judge_faithfulness(analyzer, examples, rankers=rankers)
+        document["faithfulness"] = judged.as_dict()
+        if not json:
+            _print_faithfulness(judged)
     if json:
         typer.echo(dumps(document, indent=1))
+
+
+def _gradient_rankers(bundle: str) -> dict[str, Ranker]:
+    """Load the weights for gradients; the one part of judging that needs torch, so by its name."""
+    from importlib import import_module
+
+    from capsar.errors import MissingExtraError
+    from capsar.hub import find_bundle
+
+    folder = find_bundle(bundle).folder
+    try:
+        ranker = import_module("capsar.training.gradients").GradientRanker
+    except ImportError as error:
+        raise MissingExtraError("train", "Judging against gradients") from error
+    return {"gradient": ranker.load(folder), "gradient_norm": ranker.load(folder, by_norm=True)}
 
 
 def _read(dataset: str, data: Path | None, columns: object) -> list[Example]:
@@ -114,3 +148,12 @@ def _print_robustness(robustness: Robustness, mixed: Accuracy | None) -> None:
     if mixed:
         sentences = "sentences whose terms differ in polarity"
         typer.echo(f"{'mixed':<9} {mixed.accuracy:<9.4f} {mixed.num_examples:>8}  {sentences}")
+
+
+def _print_faithfulness(judged: Faithfulness) -> None:
+    typer.echo(f"\n{'words ranked by':<15} comprehensiveness  sufficiency")
+    for name, value in judged.comprehensiveness.items():
+        typer.echo(f"{name:<15} {value:>17.4f} {judged.sufficiency[name]:>12.4f}")
+    for name, difference in judged.differences.items():
+        low, high = difference.low, difference.high
+        typer.echo(f"{name:<32} {difference.mean:+.4f}  (95 % interval {low:+.4f} to {high:+.4f})")
