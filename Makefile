@@ -19,6 +19,7 @@ bench:  ## every benchmark; each writes benchmarks/results/NAME.json
 	python benchmarks/reading.py
 	python benchmarks/vectors.py
 	python benchmarks/words.py
+	python benchmarks/reviews.py
 	python benchmarks/routing.py
 	python benchmarks/training.py
 	python benchmarks/inference.py

@@ -179,7 +179,7 @@ def ways(source: Path, scratch: Path, calibration: list[Rows]) -> Iterator[tuple
 
 
 def layouts_of(analyzer: Analyzer, examples: list[Example]) -> list[Layout]:
-    tokenizer = analyzer._tokenizer  # noqa: SLF001
+    tokenizer = analyzer._answering.tokenizer  # noqa: SLF001
     words = [[e.text[start:end] for start, end in segment(e.text)] for e in examples]
     aspects = [[e.aspect] if e.aspect and tokenizer.reads_aspect else [] for e in examples]
     return sorted(tokenizer.lay_out(words, aspects), key=lambda layout: len(layout.ids))
@@ -231,7 +231,7 @@ def measure(
     scratch: Path,
 ) -> dict[str, float]:
     analyzer = Analyzer(options.bundle)
-    window = analyzer._tokenizer.window  # noqa: SLF001
+    window = analyzer._answering.tokenizer.window  # noqa: SLF001
     chosen = train[:: len(train) // CALIBRATED_ON][:CALIBRATED_ON]  # whole batches
     calibration = _of_one_width(Rows.of(layouts_of(analyzer, chosen), window))
     timed = batches_of(layouts_of(analyzer, judgeable(test)[: options.sentences]), window)
@@ -239,7 +239,7 @@ def measure(
     runtimes = dict(ways(options.bundle, scratch, calibration))
     accuracy: dict[str, list[float]] = {}
     for name, runtime in runtimes.items():
-        analyzer._runtime = runtime  # noqa: SLF001
+        analyzer._answering.runtime = runtime  # noqa: SLF001
         accuracy[name] = [evaluate(analyzer, part).figures.accuracy for part in (dev, test)]
         metrics[f"{name}_accuracy_drop"] = accuracy["fp32"][1] - accuracy[name][1]
         metrics[f"{name}_dev_accuracy_drop"] = accuracy["fp32"][0] - accuracy[name][0]

@@ -64,8 +64,9 @@ def interval(difference: Difference) -> str:
 
 def number(value: float) -> str:
     """Four digits, without the zero before the point."""
-    text = f"{value:.4f}"
-    return text.removeprefix("0") if text.startswith("0.") else text
+    text = f"{abs(value):.4f}"
+    sign = "−" if round(value, 4) < 0 else ""
+    return sign + (text.removeprefix("0") if text.startswith("0.") else text)
 
 
 def signed(value: float) -> str:

@@ -44,6 +44,7 @@ VARIANTS = {
 }
 """Columns of the table of robustness."""
 RANKING = ("p_at_1", "r_at_5", "map")
+RIVALS = ("random", "gradient", "gradient_norm")
 
 
 class Entries:

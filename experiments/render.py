@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import render_ablations
 import render_bert
 import render_detection
+import render_faithfulness
 import render_limits
 import render_spans
 from cases import CASES, LONG_PAIR
@@ -49,6 +50,7 @@ def render(summary: Sequence[Entry], runs: Sequence[RunFile], figures: Collectio
         _table2(found, runs),
         _table3(found, runs),
         render_detection.table4(found),
+        render_faithfulness.faithfulness(found),
         _arts(found, runs),
         render_bert.section(found),
         render_spans.spans(found),

@@ -14,16 +14,19 @@ import paper
 from capsar.data.catalog import dataset as find_dataset
 from capsar.labels import CLASSES
 from cases import CASES, LONG_PAIR
-from entries import RANKING
+from entries import RANKING, RIVALS
 from runs import BERT, DATASETS, EXPERIMENTS, MAIN, SWEEPS, finished
 from summarize_spans import summarize_spans
 from summary_values import by_seed, make_entry, paired
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from summary_values import Entry, RunFile
 
 SUMMARY = EXPERIMENTS / "results" / "summary.json"
 BEST_ON_TEST = EXPERIMENTS / "results" / "best-on-test.json"
+FAITHFULNESS = EXPERIMENTS / "results" / "faithfulness.json"
 SCORES = ("cosine", "dot")
 GOLDS = ("all", "same-polarity")
 
@@ -31,7 +34,11 @@ _WHO = ("capsules", "centroid")
 _CONTROL: dict[str, Any] = {"row": "centroid", "encoder": None}
 
 
-def summarize(runs: list[RunFile], best_on_test: list[dict[str, Any]] | None = None) -> list[Entry]:
+def summarize(
+    runs: list[RunFile],
+    best_on_test: list[dict[str, Any]] | None = None,
+    faithfulness: list[RunFile] | None = None,
+) -> list[Entry]:
     """Return every entry that the runs at hand give."""
     groups: dict[tuple[str, str, str, str], list[RunFile]] = {}
     for run in runs:
@@ -57,7 +64,7 @@ def summarize(runs: list[RunFile], best_on_test: list[dict[str, Any]] | None = N
     entries += summarize_spans(runs)
     for diagnosis in best_on_test or []:
         entries += _diagnosis(diagnosis)
-    return entries
+    return entries + _faithfulness(faithfulness or [])
 
 
 def _base(row: str) -> str:
@@ -302,7 +309,36 @@ def _diagnosis(diagnosis: dict[str, Any]) -> list[Entry]:
     return entries
 
 
+def _faithfulness(judged: list[RunFile]) -> list[Entry]:
+    """How faithful *because* is, its rivals, and the differences over seeds."""
+    groups: dict[tuple[str, str], list[RunFile]] = {}
+    for run in judged:
+        groups.setdefault((run["row"], run["dataset"]), []).append(run)
+    entries = []
+    for some in groups.values():
+        first = some[0]
+        for measure in ("comprehensiveness", "sufficiency"):
+            own = by_seed(some, "faithfulness", measure)
+            entries.append(make_entry("faithfulness", measure, own.values(), run=first))
+            for rival in RIVALS:
+                name = f"{measure}_{rival}"
+                theirs = by_seed(some, "faithfulness", name)
+                entries.append(make_entry("faithfulness", name, theirs.values(), run=first))
+                difference = paired(own, theirs)
+                entries.append(
+                    make_entry("faithfulness", f"{measure}_vs_{rival}", difference, run=first)
+                )
+        lengths = by_seed(some, "faithfulness", "length")
+        entries.append(make_entry("faithfulness", "length", lengths.values(), run=first))
+    return entries
+
+
 def summarize_committed() -> list[Entry]:
     """Summarize the run files at hand."""
-    found = json.loads(BEST_ON_TEST.read_text(encoding="utf-8")) if BEST_ON_TEST.is_file() else {}
-    return summarize(finished(), found.get("runs"))
+    return summarize(finished(), _runs_of(BEST_ON_TEST), _runs_of(FAITHFULNESS))
+
+
+def _runs_of(path: Path) -> list[RunFile]:
+    content = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    runs: list[RunFile] = content.get("runs", [])
+    return runs

@@ -45,7 +45,7 @@ def small_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     Never changed.
     """
-    from reviews import write_reviews
+    from made_reviews import write_reviews
 
     from capsar.config import run_config
     from capsar.training.run import train

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import typer.testing
-from reviews import write_reviews
+from made_reviews import write_reviews
 
 import capsar.cli as capsar_cli
 from capsar.bundle import (
@@ -170,6 +170,44 @@ def test_aspects_that_a_model_finds_by_itself_are_judged(trained: Path) -> None:
     spans = json.loads(capsar(*arguments, "--json", cwd=trained).stdout)["found"]["capsules"]
     assert (spans["num_sentences"], spans["num_without"], spans["spans"]["gold"]) == (2, 1, 1)
     assert spans["false_per_100"] >= 100  # opened capsules always name a word
+
+
+def test_faithfulness_of_any_model(trained: Path) -> None:
+    write_reviews(trained / "held-out.csv", 20, seed=3)
+    arguments = ("evaluate", "run/bundle", "--data", "held-out.csv", "--faithfulness")
+    done = capsar(*arguments, cwd=trained)
+    assert done.returncode == 0, done.stderr
+    table = done.stdout.partition("words ranked by")[2].splitlines()[1:]
+    assert [line.split()[0] for line in table] == [
+        "because", "random", "comprehensiveness_vs_random", "sufficiency_vs_random",
+    ]  # fmt: skip
+    done = capsar(*arguments, "--gradients", "--json", cwd=trained)
+    found = json.loads(done.stdout)["faithfulness"]
+    assert found["num_examples"] == 20
+    for name in ("comprehensiveness", "sufficiency"):
+        assert {name, f"{name}_random", f"{name}_gradient", f"{name}_gradient_norm"} <= set(found)
+        assert found[f"{name}_vs_random"]["low"] <= found[f"{name}_vs_random"]["high"]
+    done = capsar("evaluate", "run/bundle", "--data", "held-out.csv", "--gradients", cwd=trained)
+    assert (done.returncode, "give both" in done.stderr) == (2, True)
+
+
+def test_a_review_is_shown_sentence_by_sentence(trained: Path) -> None:
+    review = "The soup was great.<br/>Awful staff!! The <b>room</b> was plain."
+    done = capsar("analyze", review, "--model", "run/bundle", "--html", "page.html", cwd=trained)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    sentences = [line for line in lines if not line.startswith("  ")]
+    assert sentences == ["The soup was great.", "Awful staff!!", "The <b>room</b> was plain."]
+    assert all(": " in line for line in lines if line.startswith("  "))
+    assert "Awful" in (trained / "page.html").read_text(encoding="utf-8")
+    done = capsar("analyze", review, "--model", "run/bundle", "--json", cwd=trained)
+    found = json.loads(done.stdout)
+    assert [review[start:end] for start, end in found["sentences"]] == sentences
+    done = capsar(
+        "analyze", f"{review} Fine soup.", "--aspect", "soup", "--model", "run/bundle", cwd=trained
+    )
+    shown = done.stdout.splitlines()[1:]
+    assert all(line.endswith("The soup was great. … Fine soup.") for line in shown)
 
 
 @pytest.mark.data

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from reviews import write_reviews
+from made_reviews import write_reviews
 
 SITE = """
 import ctypes, errno, platform, socket, struct, sys

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from capsar.aspects import CAPSULES_MODE, MODES, SPANS_MODE, Confidences, FoundSpans, find_aspects
-from capsar.bundle import CONFIG, TOKENIZER
-from capsar.errors import ArtifactError, ConfigError, DataError, VersionMismatchError
+from capsar.answering import Answering, number_of
+from capsar.aspects import CAPSULES_MODE, MODES, SPANS_MODE, Confidences, find_aspects
+from capsar.errors import ConfigError, DataError, VersionMismatchError
 from capsar.evaluation.detection import OpenedSentence
 from capsar.hub import DEFAULT_MODEL, find_bundle
 from capsar.labels import CLASSES, Polarity
-from capsar.pieces import load_tokenizer
-from capsar.question import Question, as_list, batches_by_length, route_slices
-from capsar.runtime import CPU, Answers, Encoded, Rows, Runtime, join_answers
-from capsar.tagging import find_spans, span_scores
-from capsar.text import SEGMENTATION, Layout, Span, segment
+from capsar.question import Question, as_list
+from capsar.review import ask_about, iterate_questions
+from capsar.runtime import CPU
+from capsar.text import SEGMENTATION, Span, segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from capsar.bundle import Bundle
     from capsar.data.example import Example
     from capsar.question import Aspect
+    from capsar.runtime import Answers
     from capsar.schema import AspectSentiment
 
 DEFAULT_ABOUT_THRESHOLD = 0.4
@@ -42,6 +42,7 @@ class Explanation:
 
     text: str
     words: tuple[Span, ...]
+    """The words that were read, by their place in the text."""
     lengths: dict[Polarity, float]
     about: dict[Polarity, tuple[float, ...]]
     """How much each sentiment is about each word: a cosine."""
@@ -79,6 +80,24 @@ def load(
     )
 
 
+@dataclass(slots=True)
+class _Review:
+    """The aspects found so far of a review that is being read."""
+
+    aspects: list[AspectSentiment]
+    is_read: bool = False
+
+
+def _flagged(answer: AspectSentiment, *, windowed: bool) -> AspectSentiment:
+    return replace(answer, windowed=True) if windowed else answer
+
+
+def _by_class(scores: list[NDArray[np.float32]]) -> dict[Polarity, tuple[float, ...]]:
+    """Scores of sentences (C, T each) as each class's scores of all their words."""
+    joined = np.concatenate(scores, axis=1).tolist()  # (C, T)
+    return {polarity: tuple(joined[i]) for i, polarity in enumerate(CLASSES)}
+
+
 class Analyzer:
     """Tells what is felt, and about what. Threads may share one; it keeps nothing between calls."""
 
@@ -104,10 +123,8 @@ class Analyzer:
                 f"The model {str(path)!r} was trained on words cut by {segmentation!r}; here they "
                 f"are cut by {SEGMENTATION!r}. Use the release that trained it, or train anew."
             )
-        self._tokenizer = load_tokenizer(bundle.path(TOKENIZER), bundle.config)
-        self._runtime = Runtime(bundle, threads=threads, providers=providers)
-        self._about_threshold = _number(bundle, "about_threshold", DEFAULT_ABOUT_THRESHOLD)
-        self._span_bias = _number(bundle, "span_bias", 0.0)
+        self._answering = Answering(bundle, threads=threads, providers=providers)
+        self._about_threshold = number_of(bundle, "about_threshold", DEFAULT_ABOUT_THRESHOLD)
         self._confidences = Confidences.of(bundle.config)
 
     def classify(
@@ -118,6 +135,9 @@ class Analyzer:
         min_confidence: float = 0.0,
     ) -> list[list[AspectSentiment]]:
         """Return what is felt about given aspects: for each text a list, in their order.
+
+        An aspect of a review is answered from the sentences that mention it: the scores are the
+        mean over them, the place is the first.
 
         Args:
             texts: The texts.
@@ -146,16 +166,22 @@ class Analyzer:
         self._check_asked(min_confidence, known=self._confidences.polarity is not None)
         iterator = iter(pairs)
         while chunk := list(islice(iterator, _TEXTS_AT_ONCE)):
-            questions = [Question.make(text, as_list(aspects)) for text, aspects in chunk]
-            for question, rows in zip(questions, self._answer(questions), strict=True):
-                spans = [mentions[0] for mentions in question.aspects]
-                told = self._confidences.sentiments(question.text, spans, rows.lengths)
-                yield [answer.asked(min_confidence) for answer in told]
+            asked = [ask_about(text, as_list(aspects)) for text, aspects in chunk]
+            answers = iter(self._answering.answer([q for one in asked for q in one.questions]))
+            for (text, _), one in zip(chunk, asked, strict=True):
+                lengths = one.lengths([next(answers).lengths for _ in one.questions])
+                told = self._confidences.sentiments(text, one.first, lengths)
+                yield [
+                    _flagged(answer.asked(min_confidence), windowed=one.is_windowed(aspect))
+                    for aspect, answer in enumerate(told)
+                ]
 
     def analyze(
         self, texts: Sequence[str], *, mode: str | None = None, min_confidence: float = 0.0
     ) -> list[list[AspectSentiment]]:
         """Return the aspects of each text, nobody having named them.
+
+        A text is a review of any length, read sentence by sentence; places are in the review.
 
         Args:
             texts: The texts.
@@ -174,14 +200,32 @@ class Analyzer:
     def analyze_stream(
         self, texts: Iterable[str], *, mode: str | None = None, min_confidence: float = 0.0
     ) -> Iterator[list[AspectSentiment]]:
-        """Do as `analyze`, one answer after the other, in the memory of a thousand texts."""
+        """Do as `analyze`, one answer after the other, in the memory of a thousand sentences."""
         by_spans = self._mode(mode) == SPANS_MODE
         find = self._by_spans if by_spans else self._by_capsules
         self._check_asked(min_confidence, known=by_spans and self._confidences.polarity is not None)
-        iterator = iter(texts)
+        waiting: deque[_Review] = deque()
+
+        def sentences() -> Iterator[tuple[_Review, Question | None]]:
+            for text in texts:
+                review = _Review([])
+                waiting.append(review)
+                for question in iterate_questions(text):
+                    yield review, question
+                review.is_read = True
+                yield review, None  # so that a run of empty texts is not read without end
+
+        iterator = sentences()
         while chunk := list(islice(iterator, _TEXTS_AT_ONCE)):
-            for told in find([Question.make(text, [None]) for text in chunk]):
-                yield [answer.asked(min_confidence) for answer in told]
+            asked = [(review, question) for review, question in chunk if question is not None]
+            answers = find([question for _, question in asked])
+            for (review, question), found in zip(asked, answers, strict=True):
+                review.aspects += [
+                    _flagged(answer.asked(min_confidence), windowed=question.windowed)
+                    for answer in found
+                ]
+            while waiting and waiting[0].is_read:
+                yield waiting.popleft().aspects
 
     @staticmethod
     def _check_asked(min_confidence: float, *, known: bool) -> None:
@@ -196,7 +240,7 @@ class Analyzer:
     @property
     def modes(self) -> tuple[str, ...]:
         """The ways in which this model can find aspects, the one it uses by default first."""
-        return MODES if self._runtime.has_spans else (CAPSULES_MODE,)
+        return MODES if self._answering.runtime.has_spans else (CAPSULES_MODE,)
 
     def _mode(self, mode: str | None) -> str:
         chosen = self.modes[0] if mode is None else mode
@@ -211,179 +255,103 @@ class Analyzer:
 
     def _by_capsules(self, questions: list[Question]) -> Iterator[list[AspectSentiment]]:
         """Find aspects by de-capsulising."""
-        answers = self._answer(questions, outputs=("about",))
+        answers = self._answering.answer(questions, outputs=("about",))
         for question, rows in zip(questions, answers, strict=True):
-            if rows.about is None:
-                raise ConfigError("the capsule graph gave no word scores")
+            about = _scores(rows, "about", question)
             yield find_aspects(
                 question.text,
                 question.words,
                 rows.lengths[0],
-                rows.about[0],
+                about,
                 threshold=self._about_threshold,
             )
 
     def _by_spans(self, questions: list[Question]) -> Iterator[list[AspectSentiment]]:
         """Find aspects by the extraction head."""
-        layouts = self._tokenizer.lay_out([q.spelled() for q in questions], [()] * len(questions))
-        found = _in_batches(questions, layouts, self._find_batch)
-        for question, spans in zip(questions, found, strict=True):
+        for question, spans in zip(questions, self._answering.find(questions), strict=True):
             yield spans.aspects(question.text, question.words, self._confidences)
 
-    def _find_batch(self, questions: list[Question], layouts: list[Layout]) -> Iterator[FoundSpans]:
-        """Tag a batch, and route the states that the tags came from once for each span."""
-        window = self._tokenizer.window
-        encoded = self._runtime.encode(Rows.of(layouts, window), window)
-        number = len(questions)
-        alone = self._route(
-            encoded, np.arange(number), np.full((number, 1), -1, np.int64), ("about",)
-        )
-        tags = self._runtime.tag(encoded, alone)  # (S, W, 3)
-        own = [tags[row, : len(question.words)] for row, question in enumerate(questions)]
-        places = [find_spans(logits, self._span_bias) for logits in own]
-        sentence = np.repeat(np.arange(number), list(map(len, places)))
-        first_words = np.array([[first] for some in places for first, _ in some], dtype=np.int64)
-        lengths = np.zeros((0, len(CLASSES)), dtype=np.float32)
-        if len(sentence):
-            lengths = self._route(encoded, sentence, first_words).lengths
-        start = 0
-        for logits, some in zip(own, places, strict=True):
-            rows = lengths[start : start + len(some)]
-            yield FoundSpans(some, rows, span_scores(logits, some, self._span_bias))
-            start += len(some)
-
     def explain(self, text: str, aspect: Aspect | None = None) -> Explanation:
-        """Open the capsules of a text, given an aspect or not."""
-        question = Question.make(text, [aspect])
-        (rows,) = self._answer([question], outputs=("about", "because"))
-        if rows.about is None or rows.because is None:
-            raise ConfigError("the capsule graph gave no word scores")
-        size = len(question.words)
-        about, because = rows.about[0, :, :size].tolist(), rows.because[0, :, :size].tolist()
+        """Open the capsules of a text, given an aspect or not.
+
+        What is opened is what is read to answer: the sentences that mention the aspect, or all.
+        Lengths are the mean over them, and so are the shares: they still sum to the lengths.
+        """
+        if aspect is None:
+            questions = list(iterate_questions(text)) or [Question.make(text, [None])]
+        else:
+            questions = ask_about(text, [aspect]).questions
+        answers = self._answering.answer(questions, outputs=("about", "because"))
+        pairs = list(zip(questions, answers, strict=True))
+        share = np.float32(len(questions))
+        lengths = np.mean([rows.lengths[0] for rows in answers], axis=0)
         return Explanation(
             text=text,
-            words=tuple(question.words),
-            lengths=dict(zip(CLASSES, rows.lengths[0].tolist(), strict=True)),
-            about={polarity: tuple(about[i]) for i, polarity in enumerate(CLASSES)},
-            because={polarity: tuple(because[i]) for i, polarity in enumerate(CLASSES)},
+            words=tuple(word for question in questions for word in question.words),
+            lengths=dict(zip(CLASSES, lengths.tolist(), strict=True)),
+            about=_by_class([_scores(rows, "about", question) for question, rows in pairs]),
+            because=_by_class(
+                [_scores(rows, "because", question) / share for question, rows in pairs]
+            ),
         )
 
     def predict_lengths(self, examples: Sequence[Example]) -> NDArray[np.float32]:
         """Return the capsule lengths of each example (n, C): the `Predictor` of evaluation."""
-        lengths = np.zeros((len(examples), len(CLASSES)), dtype=np.float32)
-        for start in range(0, len(examples), _TEXTS_AT_ONCE):
-            some = examples[start : start + _TEXTS_AT_ONCE]
-            questions = [Question(e.text, segment(e.text), [e.spans]) for e in some]
-            for row, answer in enumerate(self._answer(questions), start=start):
-                lengths[row] = answer.lengths[0]
-        return lengths
+        return _lengths(rows for _, rows in self._answer_records(examples, _whole))
 
     def calibrate(self, lengths: NDArray[np.float32]) -> NDArray[np.float64] | None:
         """Return the probabilities of capsule lengths (n, C), if the model has a calibration."""
         calibration = self._confidences.polarity
         return None if calibration is None else calibration.apply(lengths)
 
+    def open_examples(self, examples: Sequence[Example]) -> list[OpenedSentence]:
+        """Return lengths and *because* of examples: the `Explainer` of evaluation."""
+        answers = self._answer_records(examples, _whole, outputs=("because",))
+        return [OpenedSentence(r.lengths[0], _scores(r, "because", q)) for q, r in answers]
+
+    def predict_words(
+        self, examples: Sequence[Example], kept: Sequence[Sequence[int]]
+    ) -> NDArray[np.float32]:
+        """Return the capsule lengths (n, C) of examples of which only some words are read."""
+
+        def make(record: tuple[Example, Sequence[int]]) -> Question:
+            example, some = record
+            words = segment(example.text)
+            return Question(example.text, [words[i] for i in some], [example.spans])
+
+        records = list(zip(examples, kept, strict=True))
+        return _lengths(rows for _, rows in self._answer_records(records, make))
+
     def open_sentences(self, texts: Sequence[str]) -> list[OpenedSentence]:
         """Return lengths and word scores without an aspect: the `Detector` of evaluation."""
-        opened: list[OpenedSentence] = []
-        for start in range(0, len(texts), _TEXTS_AT_ONCE):
-            some = [Question.make(t, [None]) for t in texts[start : start + _TEXTS_AT_ONCE]]
-            for question, rows in zip(some, self._answer(some, outputs=("about",)), strict=True):
-                if rows.about is None:
-                    raise ConfigError("the capsule graph gave no word scores")
-                scores = rows.about[0, :, : len(question.words)]
-                opened.append(OpenedSentence(rows.lengths[0], scores))
-        return opened
-
-    def _answer(self, questions: list[Question], *, outputs: tuple[str, ...] = ()) -> list[Answers]:
-        """Answer questions in batches of like length, each in its own place."""
-        if self._tokenizer.reads_aspect:
-            return self._answer_each_aspect(questions, outputs)
-        layouts = self._tokenizer.lay_out([q.spelled() for q in questions], [()] * len(questions))
-        return self._answer_laid_out(questions, layouts, outputs)
-
-    def _answer_each_aspect(
-        self, questions: list[Question], outputs: tuple[str, ...]
-    ) -> list[Answers]:
-        """Answer with an encoder that reads the aspect: each needs a reading of its own."""
-        single = [Question(q.text, q.words, [spans]) for q in questions for spans in q.aspects]
-        aspects = [question.first_mention() for question in single]
-        layouts = self._tokenizer.lay_out([q.spelled() for q in single], aspects)
-        answers = iter(self._answer_laid_out(single, layouts, outputs))
-        return [join_answers([next(answers) for _ in question.aspects]) for question in questions]
-
-    def _answer_laid_out(
-        self, questions: list[Question], layouts: list[Layout], outputs: tuple[str, ...]
-    ) -> list[Answers]:
-        return _in_batches(
-            questions, layouts, lambda some, rows: self._answer_batch(some, rows, outputs)
+        answers = self._answer_records(
+            texts, lambda text: Question.make(text, [None]), outputs=("about",)
         )
+        return [OpenedSentence(r.lengths[0], _scores(r, "about", q)) for q, r in answers]
 
-    def _answer_batch(
-        self, questions: list[Question], layouts: list[Layout], outputs: tuple[str, ...]
-    ) -> Iterator[Answers]:
-        counts = [len(question.aspects) for question in questions]
-        sentence = np.repeat(np.arange(len(questions)), counts)
-        if not len(sentence):
-            yield from (join_answers([]) for _ in questions)
-            return
-        first = [
-            question.first_words(spans) for question in questions for spans in question.aspects
-        ]
-        mentions = np.full((len(first), max(1, *map(len, first))), -1, dtype=np.int64)
-        for row, places in enumerate(first):
-            mentions[row, : len(places)] = places
-        window = self._tokenizer.window
-        encoded = self._runtime.encode(Rows.of(layouts, window), window)
-        routed = self._route(encoded, sentence, mentions, outputs)
-        start = 0
-        for count in counts:
-            part = slice(start, start + count)
-            yield Answers(
-                routed.lengths[part],
-                None if routed.about is None else routed.about[part],
-                None if routed.because is None else routed.because[part],
-            )
-            start += count
-
-    def _route(
-        self,
-        encoded: Encoded,
-        sentence: NDArray[np.int64],
-        mentions: NDArray[np.int64],
-        outputs: tuple[str, ...] = (),
-    ) -> Answers:
-        """Route sentences for aspects, in bounded memory."""
-        places = encoded.mask.shape[1] * mentions.shape[1]
-        return join_answers(
-            [
-                self._runtime.route(encoded, sentence[rows], mentions[rows], outputs=outputs)
-                for rows in route_slices(len(sentence), places)
-            ]
-        )
+    def _answer_records(
+        self, records: Sequence[T], make: Callable[[T], Question], outputs: tuple[str, ...] = ()
+    ) -> Iterator[tuple[Question, Answers]]:
+        """Answer records of a dataset as they are, whole, in the memory of a thousand."""
+        for start in range(0, len(records), _TEXTS_AT_ONCE):
+            questions = [make(record) for record in records[start : start + _TEXTS_AT_ONCE]]
+            answers = self._answering.answer(questions, outputs=outputs)
+            yield from zip(questions, answers, strict=True)
 
 
-def _number(bundle: Bundle, name: str, default: float) -> float:
-    """Return a number of a bundle's configuration."""
-    value = bundle.config.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ArtifactError(
-            f"{name} in {CONFIG} of the model {str(bundle.folder)!r} is {value!r}, not a number. "
-            "Export the model again."
-        )
-    return float(value)
+def _whole(example: Example) -> Question:
+    return Question(example.text, segment(example.text), [example.spans])
 
 
-def _in_batches(
-    questions: list[Question],
-    layouts: list[Layout],
-    work: Callable[[list[Question], list[Layout]], Iterable[T]],
-) -> list[T]:
-    """Do some work in batches of like length; each result is in its question's place."""
-    results: dict[int, T] = {}
-    sizes = [len(layout.ids) for layout in layouts]
-    order = sorted(range(len(questions)), key=sizes.__getitem__)
-    for batch in batches_by_length(order, sizes):
-        found = work([questions[i] for i in batch], [layouts[i] for i in batch])
-        results.update(zip(batch, found, strict=True))
-    return [results[i] for i in range(len(questions))]
+def _lengths(answers: Iterable[Answers]) -> NDArray[np.float32]:
+    """The capsule lengths of answers about one aspect each (n, C)."""
+    rows = [answer.lengths[0] for answer in answers]
+    return np.array(rows, dtype=np.float32).reshape(-1, len(CLASSES))
+
+
+def _scores(rows: Answers, name: str, question: Question) -> NDArray[np.float32]:
+    """The scores of a question's words (C, T), which were asked for."""
+    scores: NDArray[np.float32] | None = getattr(rows, name)
+    if scores is None:
+        raise ConfigError("the capsule graph gave no word scores")
+    return scores[0, :, : len(question.words)]

@@ -1,4 +1,4 @@
-"""`Question`: a text and the aspects asked about, and how many are asked at once."""
+"""`Question`: what is read of a text, the aspects asked about, and how many are asked at once."""
 
 from __future__ import annotations
 
@@ -26,22 +26,23 @@ _PLACES_OF_ONE = 2**25
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A text, its words, and the mentions of each aspect asked about (none: no aspect)."""
+    """A text, its words that are read, and the mentions of each aspect (none: no aspect)."""
 
     text: str
     words: list[Span]
     aspects: list[tuple[AspectSpan, ...]]
+    windowed: bool = False
+    """Whether the words are those of a window of an overlong sentence."""
 
     @classmethod
     def make(cls, text: str, aspects: Sequence[Aspect | None]) -> Question:
-        """Cut a text into words, and find where its aspects stand.
+        """Read a text as one, and find where its aspects stand.
 
         Raises:
             DataError: If it is no text, or an aspect is not in it.
         """
-        if not isinstance(text, str):
-            raise DataError(f"A text must be a string, got {type(text).__name__}")
-        return cls(text, segment(text), [_locate(text, aspect) for aspect in aspects])
+        check_text(text)
+        return cls(text, segment(text), [locate(text, aspect) for aspect in aspects])
 
     def spelled(self) -> list[str]:
         """Return the words as they are written."""
@@ -79,7 +80,22 @@ def as_list(aspects: Aspect | Sequence[Aspect]) -> list[Aspect]:
     return given
 
 
-def _locate(text: str, aspect: Aspect | None) -> tuple[AspectSpan, ...]:
+def check_text(text: object) -> None:
+    """Refuse what is no text.
+
+    Raises:
+        DataError: If it is none.
+    """
+    if not isinstance(text, str):
+        raise DataError(f"A text must be a string, got {type(text).__name__}")
+
+
+def locate(text: str, aspect: Aspect | None) -> tuple[AspectSpan, ...]:
+    """Return the mentions of an aspect in a text.
+
+    Raises:
+        DataError: If it is not in it.
+    """
     if aspect is None:
         return ()
     if isinstance(aspect, AspectSpan):

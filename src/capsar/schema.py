@@ -6,7 +6,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from capsar.labels import Polarity
+    from capsar.text import Span
 
 SCHEMA_VERSION = 1
 
@@ -31,6 +34,8 @@ class AspectSentiment:
     abstained: bool = False
     """Whether either of them is below the `min_confidence` that was asked for: the polarity is then
     a guess, and not an answer."""
+    windowed: bool = False
+    """Whether the aspect's sentence was overlong, and read in windows."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the answer as JSON holds it."""
@@ -43,7 +48,7 @@ class AspectSentiment:
             "confidence": _rounded(self.confidence),
             "aspect_confidence": _rounded(self.aspect_confidence),
             "abstained": self.abstained,
-        }
+        } | ({"windowed": True} if self.windowed else {})
 
     def asked(self, min_confidence: float) -> AspectSentiment:
         """Return the answer as somebody gets it who wants one only if it is so sure."""
@@ -56,10 +61,13 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 6)
 
 
-def document(text: str, aspects: list[AspectSentiment]) -> dict[str, Any]:
-    """Return a text and its aspects as one JSON object."""
+def document(
+    text: str, aspects: list[AspectSentiment], sentences: Sequence[Span] = ()
+) -> dict[str, Any]:
+    """Return a text, its sentences and its aspects as one JSON object."""
     return {
         "schema_version": SCHEMA_VERSION,
         "text": text,
+        "sentences": [list(sentence) for sentence in sentences],
         "aspects": [aspect.as_dict() for aspect in aspects],
     }

@@ -19,7 +19,7 @@ from tokenizers import Regex, Tokenizer, models, normalizers
 from capsar.errors import ArtifactError, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
 Span = tuple[int, int]
@@ -90,7 +90,12 @@ def segment(text: str) -> list[Span]:
     >>> [text[start:end] for start, end in segment(text)]
     ['The', 'battery', 'is', "n't", 'well-made', '...']
     """
-    return [match.span() for match in _WORD.finditer(text)]
+    return list(iterate_words(text))
+
+
+def iterate_words(text: str) -> Iterator[Span]:
+    """Do as `segment`, one word after the other."""
+    return (match.span() for match in _WORD.finditer(text))
 
 
 def words_within(words: Sequence[Span], start: int, end: int) -> range:

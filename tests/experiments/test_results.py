@@ -264,6 +264,29 @@ def test_the_diagnosis_is_told_apart() -> None:
     assert "| Laptop | macro-F1 | .6000 | .6500 | +.0500 |" in render(entries, [])
 
 
+def test_faithfulness_is_summarized_by_seed() -> None:
+    judged = [
+        {"row": "capsar", "encoder": "bigru", "vectors": "v", "dataset": "laptop",
+         "protocol": "ours", "config_hash": "h", "seed": seed,
+         "faithfulness": {
+             "length": 0.8,
+             **{name: value for name in ("comprehensiveness", "sufficiency")
+                for name, value in ((name, own), (f"{name}_random", 0.1),
+                                    (f"{name}_gradient", 0.5), (f"{name}_gradient_norm", 0.2))},
+         }}
+        for seed, own in ((0, 0.2), (1, 0.3), (2, 0.4))
+    ]  # fmt: skip
+    entries = summarize([], None, judged)
+    assert pick(entries, metric="comprehensiveness")["mean"] == pytest.approx(0.3)
+    gap = pick(entries, metric="comprehensiveness_vs_random")
+    assert (gap["mean"], gap["sd"], gap["n"]) == (pytest.approx(0.2), pytest.approx(0.1), 3)
+    page = render(entries, [])
+    assert "| Laptop (3 of 5 seeds) | *because* | .3000 ± .1000 | .3000 ± .1000 |" in page
+    # 4.303 * .1 / sqrt(3) = .2484 on either side of +.2, and of -.2 against gradients.
+    assert "| Laptop | *because* − random words | +.2000 [−.0484, +.4484] |" in page
+    assert "| Laptop | *because* − signed gradients | −.2000 [−.4484, +.0484] |" in page
+
+
 def test_the_committed_figures_are_those_of_the_committed_runs(tmp_path: Path) -> None:
     drawn = {path.name: path.read_bytes() for path in figures.draw_all(tmp_path)}
     committed = {path.name: path.read_bytes() for path in figures.FOLDER.glob("*.svg")}

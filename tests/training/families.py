@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from reviews import write_reviews
+from made_reviews import write_reviews
 from tiny_bert import write_tiny_bert
 
 from capsar.config import run_config

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from reviews import write_reviews
+from made_reviews import write_reviews
 
 from capsar.analyze import load
 from capsar.bundle import CONFIG, FILES, write_bundle

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from reviews import write_reviews
+from made_reviews import write_reviews
 from safetensors.torch import load_file
 from test_network import examples, network
 from tiny_bert import write_tiny_bert

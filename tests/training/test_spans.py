@@ -10,7 +10,7 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
-from reviews import write_reviews
+from made_reviews import write_reviews
 from test_network import examples, network, pad
 from tiny_bert import write_tiny_bert
 

@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import BinaryIO
 
+    from rich.style import Style
     from rich.text import Text
 
     from capsar.analyze import Analyzer, Explanation
     from capsar.schema import AspectSentiment
+    from capsar.text import Span
 
 _ENDINGS = {".txt", ".csv", ".tsv", ".json", ".jsonl", ".md", ".gz", ".zip", ".xml"}
 _COLOURS = {"negative": (200, 60, 60), "neutral": (120, 120, 120), "positive": (40, 140, 70)}
@@ -163,23 +165,16 @@ def _show(
 
     from capsar.errors import ArtifactError
     from capsar.schema import document
+    from capsar.sentences import split_sentences
 
     if as_json:
         for text, aspects in answers:
-            typer.echo(dumps(document(text, aspects)))
+            typer.echo(dumps(document(text, aspects, split_sentences(text))))
         return
     console = Console(record=html is not None, highlight=False, soft_wrap=True)
     for text, aspects in answers:
-        for found in aspects:
-            told = "not sure" if found.abstained else found.polarity
-            console.print(f"{found.text}: {told}", markup=False)
-        if not aspects:
-            console.print("(no aspect found)")
-        given = list(dict.fromkeys(found.text for found in aspects)) if aspect else [None]
-        for one in given:
-            explanation = analyzer.explain(text, one)
-            for polarity, length in explanation.lengths.items():
-                console.print(_shaded(explanation, polarity, length))
+        for line in _lines_of(analyzer, text, aspects, asked=bool(aspect)):
+            console.print(line)
     if html is not None:
         try:
             html.write_text(console.export_html(), encoding="utf-8", errors="replace")
@@ -187,20 +182,78 @@ def _show(
             raise ArtifactError(f"Cannot write {str(html)!r}: {error}") from error
 
 
-def _shaded(explanation: Explanation, polarity: str, length: float) -> Text:
-    """The words of a text on a ground as dark as the sentiment is about them."""
-    from rich.color import Color
-    from rich.style import Style
+def _lines_of(
+    analyzer: Analyzer, text: str, aspects: list[AspectSentiment], *, asked: bool
+) -> Iterator[Text]:
+    """What is shown of a text: a review sentence by sentence, or what each sentiment is about."""
     from rich.text import Text
 
+    from capsar.sentences import split_sentences
+
+    sentences = split_sentences(text)
+    if len(sentences) > 1 and not asked:
+        yield from _review_lines(text, sentences, aspects)
+        return
+    for found in aspects:
+        yield Text(f"{found.text}: {_told(found)}")
+    if not aspects:
+        yield Text("(no aspect found)")
+    given = list(dict.fromkeys(found.text for found in aspects)) if asked else [None]
+    for one in given:
+        explanation = analyzer.explain(text, one)
+        for polarity, length in explanation.lengths.items():
+            yield _shaded(explanation, polarity, length)
+
+
+def _review_lines(
+    text: str, sentences: list[Span], aspects: list[AspectSentiment]
+) -> Iterator[Text]:
+    """Each sentence of a review on a line, its aspects shaded, and what is felt about them."""
+    from rich.text import Text
+
+    waiting = aspects[::-1]
+    for start, end in sentences:
+        own = []
+        while waiting and waiting[-1].start < end:
+            own.append(waiting.pop())
+        line = Text()
+        position = start
+        for found in own:
+            line.append(text[position : found.start].replace("\n", " "))
+            line.append(found.text, _ground(found.polarity, max(found.scores.values())))
+            position = found.end
+        line.append(text[position:end].replace("\n", " "))
+        yield line
+        for found in own:
+            part = " (read in parts: the sentence is overlong)" if found.windowed else ""
+            yield Text(f"  {found.text}: {_told(found)}{part}")
+
+
+def _told(found: AspectSentiment) -> str:
+    return "not sure" if found.abstained else str(found.polarity)
+
+
+def _ground(polarity: str, strength: float) -> Style:
+    """The colour of a sentiment, as dark as it is strong."""
+    from rich.color import Color
+    from rich.style import Style
+
+    ground = Color.from_rgb(*(255 - strength * (255 - part) for part in _COLOURS[polarity]))
+    return Style(bgcolor=ground, color=Color.from_rgb(0, 0, 0))
+
+
+def _shaded(explanation: Explanation, polarity: str, length: float) -> Text:
+    """The words that were read on a ground as dark as the sentiment is about them."""
+    from rich.text import Text
+
+    from capsar.sentences import without_markup
+
     line = Text(f"{polarity:<8} {length:.2f}  ")
-    position = 0
+    position = explanation.words[0][0] if explanation.words else 0
     for (start, end), score in zip(explanation.words, explanation.about[polarity], strict=True):  # type: ignore[index]
-        line.append(explanation.text[position:start])
-        strength = max(0.0, score) * length
-        ground = Color.from_rgb(*(255 - strength * (255 - part) for part in _COLOURS[polarity]))
-        ink = Color.from_rgb(0, 0, 0)
-        line.append(explanation.text[start:end], Style(bgcolor=ground, color=ink))
+        between = explanation.text[position:start]
+        is_unread = any(map(str.isalnum, without_markup(between)))  # a sentence without the aspect
+        line.append(" … " if is_unread else between)
+        line.append(explanation.text[start:end], _ground(polarity, max(0.0, score) * length))
         position = end
-    line.append(explanation.text[position:])
     return line

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path  # noqa: TC003  (typer reads the annotations)
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from capsar.analyze import Analyzer
     from capsar.data.example import Example
     from capsar.evaluation.calibration import CalibrationFigures
     from capsar.evaluation.evaluate import Evaluation
     from capsar.evaluation.extraction import Extraction
+    from capsar.evaluation.faithfulness import Faithfulness, Ranker
     from capsar.evaluation.robustness import Accuracy, Robustness
+
+    Judged = tuple[dict[str, Any], Callable[[], None]]
+    """A part of the document, and what shows it to a reader."""
+    Judge = Callable[[Analyzer, list[Example]], Judged]
 
 
 def evaluate_command(  # noqa: PLR0913
@@ -34,6 +42,12 @@ def evaluate_command(  # noqa: PLR0913
     confidence: Annotated[
         bool, typer.Option("--confidence", help="Judge how far its confidences can be trusted.")
     ] = False,
+    faithfulness: Annotated[
+        bool, typer.Option("--faithfulness", help="Judge whether the words of *because* matter.")
+    ] = False,
+    gradients: Annotated[
+        bool, typer.Option("--gradients", help="With --faithfulness: gradients beside; slower.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Judge a model on labelled data it has not been trained on.
@@ -45,51 +59,104 @@ def evaluate_command(  # noqa: PLR0913
     `capsar evaluate runs/mine/bundle --dataset semeval14-restaurants --spans`
 
     `capsar evaluate runs/mine/bundle --data held-out.csv --json`
+
+    `capsar evaluate runs/mine/bundle --data held-out.csv --faithfulness --gradients`
     """
-    from dataclasses import asdict
+    from functools import partial
     from json import dumps
 
     from capsar.analyze import load
     from capsar.data.formats.tables import Columns
-    from capsar.evaluation.calibration import judge_confidence
-    from capsar.evaluation.evaluate import evaluate
-    from capsar.evaluation.extraction import judge_extraction, term_sentences
-    from capsar.evaluation.robustness import arts_examples, judge_mixed, judge_robustness
+    from capsar.errors import ConfigError
+    from capsar.evaluation.robustness import arts_examples
 
+    if gradients and not faithfulness:
+        raise ConfigError("--gradients are shown beside --faithfulness; give both")
     columns = Columns(text=text_column, aspect=aspect_column, polarity=polarity_column)
     rewritten = arts_examples(dataset) if robustness else []
     examples = _read(dataset, data, columns)
     analyzer = load(bundle)
-    evaluation = evaluate(analyzer, examples)
-    document = evaluation.as_dict()
-    if not json:
-        _print(evaluation)
-    if robustness:
-        found, mixed = judge_robustness(analyzer, rewritten), judge_mixed(analyzer, examples)
-        document |= {
-            "robustness": found.as_dict(),
-            "mixed_polarity": asdict(mixed) if mixed else None,
-        }
-        if not json:
-            _print_robustness(found, mixed)
-    if spans:
-        sentences = term_sentences(examples)
-        texts = [sentence.text for sentence in sentences]
-        by_mode = {
-            mode: judge_extraction(sentences, analyzer.analyze(texts, mode=mode))
-            for mode in analyzer.modes
-        }
-        document |= {"found": {mode: figures.as_dict() for mode, figures in by_mode.items()}}
-        if not json:
-            for mode, figures in by_mode.items():
-                _print_extraction(mode, figures)
-    if confidence:
-        judged = judge_confidence(analyzer, examples)
-        document |= {"confidence": {name: figures.as_dict() for name, figures in judged.items()}}
-        if not json:
-            _print_confidence(judged)
+    judges: list[tuple[bool, Judge]] = [
+        (True, _judge_task),
+        (robustness, partial(_judge_robustness, rewritten=rewritten)),
+        (spans, _judge_spans),
+        (confidence, _judge_confidence),
+        (faithfulness, partial(_judge_faithfulness, weights=bundle if gradients else None)),
+    ]
+    document: dict[str, Any] = {}
+    for is_wanted, judge in judges:
+        if is_wanted:
+            part, show = judge(analyzer, examples)
+            document |= part
+            if not json:
+                show()
     if json:
         typer.echo(dumps(document, indent=1))
+
+
+def _judge_task(analyzer: Analyzer, examples: list[Example]) -> Judged:
+    from capsar.evaluation.evaluate import evaluate
+
+    evaluation = evaluate(analyzer, examples)
+    return evaluation.as_dict(), lambda: _print(evaluation)
+
+
+def _judge_robustness(
+    analyzer: Analyzer, examples: list[Example], *, rewritten: list[Example]
+) -> Judged:
+    from dataclasses import asdict
+
+    from capsar.evaluation.robustness import judge_mixed, judge_robustness
+
+    found, mixed = judge_robustness(analyzer, rewritten), judge_mixed(analyzer, examples)
+    part = {"robustness": found.as_dict(), "mixed_polarity": asdict(mixed) if mixed else None}
+    return part, lambda: _print_robustness(found, mixed)
+
+
+def _judge_spans(analyzer: Analyzer, examples: list[Example]) -> Judged:
+    from capsar.evaluation.extraction import judge_extraction, term_sentences
+
+    sentences = term_sentences(examples)
+    texts = [sentence.text for sentence in sentences]
+    by_mode = {
+        mode: judge_extraction(sentences, analyzer.analyze(texts, mode=mode))
+        for mode in analyzer.modes
+    }
+    part = {"found": {mode: figures.as_dict() for mode, figures in by_mode.items()}}
+    return part, lambda: _print_extraction(by_mode)
+
+
+def _judge_confidence(analyzer: Analyzer, examples: list[Example]) -> Judged:
+    from capsar.evaluation.calibration import judge_confidence
+
+    judged = judge_confidence(analyzer, examples)
+    part = {"confidence": {name: figures.as_dict() for name, figures in judged.items()}}
+    return part, lambda: _print_confidence(judged)
+
+
+def _judge_faithfulness(
+    analyzer: Analyzer, examples: list[Example], *, weights: str | None
+) -> Judged:
+    from capsar.evaluation.faithfulness import judge_faithfulness
+
+    rankers = {} if weights is None else _gradient_rankers(weights)
+    judged = judge_faithfulness(analyzer, examples, rankers=rankers)
+    return {"faithfulness": judged.as_dict()}, lambda: _print_faithfulness(judged)
+
+
+def _gradient_rankers(bundle: str) -> dict[str, Ranker]:
+    """Load the weights for gradients; the one part of judging that needs torch, so by its name."""
+    from importlib import import_module
+
+    from capsar.errors import MissingExtraError
+    from capsar.hub import find_bundle
+
+    folder = find_bundle(bundle).folder
+    try:
+        ranker = import_module("capsar.training.gradients").GradientRanker
+    except ImportError as error:
+        raise MissingExtraError("train", "Judging against gradients") from error
+    return {"gradient": ranker.load(folder), "gradient_norm": ranker.load(folder, by_norm=True)}
 
 
 def _read(dataset: str, data: Path | None, columns: object) -> list[Example]:
@@ -144,22 +211,23 @@ def _print_robustness(robustness: Robustness, mixed: Accuracy | None) -> None:
         typer.echo(f"{'mixed':<9} {mixed.accuracy:<9.4f} {mixed.num_examples:>8}  {sentences}")
 
 
-def _print_extraction(mode: str, extraction: Extraction) -> None:
-    typer.echo(f"\n{f'found by {mode}':<27} precision  recall      f1    gold   found   right")
-    for name, row in (
-        ("spans, all sentences", extraction.spans),
-        ("spans, sentences with terms", extraction.spans_with_terms),
-        ("spans and polarity", extraction.joint),
-    ):
-        typer.echo(
-            f"{name:<27} {row.precision:>9.4f} {row.recall:>7.4f} {row.f1:>7.4f} "
-            f"{row.gold:>7} {row.found:>7} {row.right:>7}"
-        )
-    if extraction.false_per_100 is not None:
-        typer.echo(
-            f"{extraction.false_per_100:.1f} aspects per 100 of the {extraction.num_without} "
-            "sentences without any"
-        )
+def _print_extraction(by_mode: dict[str, Extraction]) -> None:
+    for mode, extraction in by_mode.items():
+        typer.echo(f"\n{f'found by {mode}':<27} precision  recall      f1    gold   found   right")
+        for name, row in (
+            ("spans, all sentences", extraction.spans),
+            ("spans, sentences with terms", extraction.spans_with_terms),
+            ("spans and polarity", extraction.joint),
+        ):
+            typer.echo(
+                f"{name:<27} {row.precision:>9.4f} {row.recall:>7.4f} {row.f1:>7.4f} "
+                f"{row.gold:>7} {row.found:>7} {row.right:>7}"
+            )
+        if extraction.false_per_100 is not None:
+            typer.echo(
+                f"{extraction.false_per_100:.1f} aspects per 100 of the {extraction.num_without} "
+                "sentences without any"
+            )
 
 
 def _print_confidence(judged: dict[str, CalibrationFigures]) -> None:
@@ -168,3 +236,12 @@ def _print_confidence(judged: dict[str, CalibrationFigures]) -> None:
     for name in names:
         row = " ".join(f"{getattr(figures, name):>14.4f}" for figures in judged.values())
         typer.echo(f"{name:<14} {row}")
+
+
+def _print_faithfulness(judged: Faithfulness) -> None:
+    typer.echo(f"\n{'words ranked by':<15} comprehensiveness  sufficiency")
+    for name, value in judged.comprehensiveness.items():
+        typer.echo(f"{name:<15} {value:>17.4f} {judged.sufficiency[name]:>12.4f}")
+    for name, difference in judged.differences.items():
+        low, high = difference.low, difference.high
+        typer.echo(f"{name:<32} {difference.mean:+.4f}  (95 % interval {low:+.4f} to {high:+.4f})")

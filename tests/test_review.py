@@ -1,0 +1,212 @@
+"""Reviews: answered sentence by sentence, each as if it stood alone; places are in the review."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from review_text import REVIEW_LIKE, check_sentences
+
+from capsar import Analyzer, AspectSentiment, AspectSpan, load
+from capsar.labels import CLASSES
+from capsar.review import ask_about, iterate_questions
+from capsar.sentences import LONGEST_SENTENCE, split_sentences
+
+REVIEW = "The soup was cold.<br/>I loved the staff!! But the soup... Never again."
+
+
+@pytest.fixture(scope="module")
+def analyzer() -> Analyzer:
+    """The model that ships."""
+    return load()
+
+
+def assert_same(found: list[AspectSentiment], alone: list[AspectSentiment], start: int) -> None:
+    places = [(a.text, a.start, a.end, a.polarity) for a in found]
+    assert places == [(a.text, a.start + start, a.end + start, a.polarity) for a in alone]
+    for one, other in zip(found, alone, strict=True):
+        assert one.scores == pytest.approx(other.scores, abs=1e-5)
+
+
+def check_alone(analyzer: Analyzer, text: str, answers: list[AspectSentiment]) -> None:
+    """Every answer is in a sentence, and is what that sentence alone is answered with."""
+    sentences = split_sentences(text)
+    alone = analyzer.analyze([text[start:end] for start, end in sentences])
+    rest = answers
+    for (start, end), expected in zip(sentences, alone, strict=True):
+        own = [a for a in rest if start <= a.start and a.end <= end]
+        assert_same(own, expected, start)
+        rest = rest[len(own) :]
+    assert not rest
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(texts=st.lists(REVIEW_LIKE, max_size=5))
+def test_a_sentence_is_answered_as_if_alone(analyzer: Analyzer, texts: list[str]) -> None:
+    for text, answers in zip(texts, analyzer.analyze(texts), strict=True):
+        assert all(text[a.start : a.end] == a.text for a in answers)
+        check_alone(analyzer, text, answers)
+
+
+def test_remnants_of_html_are_no_aspects(analyzer: Analyzer) -> None:
+    text = 'The <b>soup</b> &amp; <a href="http://x.yz">staff</a>.<br /><br /><p>br p b amp</p>'
+    (answers,) = analyzer.analyze([text])
+    last = split_sentences(text)[-1]
+    assert text[slice(*last)].startswith("br p b amp")  # words, where they are no tags
+    assert {a.text for a in answers if a.start < last[0]} <= {"soup", "staff", "The"}
+
+
+def test_an_aspect_is_answered_from_the_sentences_that_mention_it(analyzer: Analyzer) -> None:
+    (found,) = analyzer.classify([REVIEW], [["soup", "staff"]])
+    assert [(a.text, a.start) for a in found] == [("soup", 4), ("staff", 35)]
+    alone = analyzer.classify(
+        ["The soup was cold.", "But the soup...", "I loved the staff!!"], ["soup", "soup", "staff"]
+    )
+    (first,), (second,), (staff,) = alone
+    assert found[1].scores == pytest.approx(staff.scores, abs=1e-5)
+    for polarity in CLASSES:
+        mean = (first.scores[polarity] + second.scores[polarity]) / 2
+        assert found[0].scores[polarity] == pytest.approx(mean, abs=1e-5)
+
+
+def read(text: str, aspect: str | AspectSpan) -> list[list[str]]:
+    return [question.spelled() for question in ask_about(text, [aspect]).questions]
+
+
+def test_what_is_read_for_an_aspect() -> None:
+    assert read(REVIEW, "staff") == [["I", "loved", "the", "staff", "!", "!"]]
+    assert len(read(REVIEW, "soup")) == 2
+    across = AspectSpan(REVIEW.index("cold"), REVIEW.index("loved") + 1)  # of two sentences
+    (words,) = read(REVIEW, across)
+    assert (words[0], words[-1], "br" in words) == ("The", "!", False)
+    nowhere = AspectSpan(REVIEW.index("<br"), REVIEW.index("/>"))  # of none
+    (words,) = read(REVIEW, nowhere)
+    assert (words[0], words[-1]) == ("The", ".")
+    asked = ask_about(REVIEW, ["soup", "staff", AspectSpan(4, 8)])
+    assert [len(question.aspects) for question in asked.questions] == [2, 1, 1]
+    assert asked.places == [[(0, 0), (1, 0)], [(2, 0)], [(0, 1)]]
+
+
+def test_explanations_are_of_what_was_read(analyzer: Analyzer) -> None:
+    for aspect, number in ((None, 4), ("soup", 2), ("staff", 1)):
+        explanation = analyzer.explain(REVIEW, aspect)
+        words = [REVIEW[start:end] for start, end in explanation.words]
+        assert sum(word in {".", "...", "!"} for word in words) == number + ("!" in words)
+        for polarity in CLASSES:
+            total = sum(explanation.because[polarity])
+            assert total == pytest.approx(explanation.lengths[polarity], abs=1e-4)
+            assert len(explanation.about[polarity]) == len(words)
+    asked = analyzer.classify([REVIEW], ["soup"])[0][0].scores
+    assert analyzer.explain(REVIEW, "soup").lengths == pytest.approx(asked, abs=1e-5)
+    assert analyzer.explain(" \n").words == ()
+
+
+def test_an_overlong_sentence_is_read_in_windows_and_flagged(analyzer: Analyzer) -> None:
+    text = "The soup was cold and " * 200 + "the staff was kind."
+    questions = list(iterate_questions(text))
+    assert max(len(question.words) for question in questions) <= LONGEST_SENTENCE
+    assert sum(len(question.words) for question in questions) == 5 * 200 + 5
+    (answers,) = analyzer.analyze([text])
+    assert answers
+    assert all(a.windowed and a.as_dict()["windowed"] for a in answers)
+    assert answers[-1].start > len(text) - 200, "the end is answered too"
+    ((staff,),) = analyzer.classify([text], ["staff"])
+    assert staff.windowed
+    ((short,),) = analyzer.classify(["The staff was kind."], ["staff"])
+    assert not short.windowed
+    assert "windowed" not in short.as_dict()
+
+
+def test_streams_read_no_further_than_they_must(analyzer: Analyzer) -> None:
+    taken = 0
+
+    def texts(text: str) -> object:
+        nonlocal taken
+        for _ in itertools.count():
+            taken += 1
+            yield text
+
+    for text in ("", "Nice soup. Bad staff. Fine room."):
+        taken = 0
+        stream = analyzer.analyze_stream(texts(text))  # type: ignore[arg-type]
+        first = next(stream)
+        assert bool(first) is bool(text)
+        assert taken <= 1024
+    long = "Nice soup. " * 3000
+    answers = list(analyzer.analyze_stream(["Bad staff.", long, "", "Nice room."]))
+    assert [bool(found) for found in answers] == [True, True, False, True]
+    assert answers[1][-1].start > len(long) - 20
+
+
+def test_many_mentions_in_one_overlong_sentence_take_linear_time(analyzer: Analyzer) -> None:
+    def seconds(number: int) -> float:
+        text = "the soup and " * number
+        start = time.process_time()
+        ask_about(text, ["soup"])
+        return time.process_time() - start
+
+    seconds(100)
+    assert seconds(8000) < 30 * max(seconds(800), 0.005)
+
+
+@pytest.fixture(scope="module")
+def reviews(shared: Path) -> list[str]:
+    """10,000 reviews, the same ones every time."""
+    folder = shared / "data" / "unlabelled"
+    found = []
+    for path in sorted(folder.glob("fdu-mtl/*")):
+        found += path.read_text(encoding="utf-8", errors="surrogateescape").split("\n")
+    for path in sorted(folder.glob("mgan_yelp/*")):
+        lines = path.read_text(encoding="utf-8", errors="surrogateescape").split("\n")
+        found += [line.split("\t")[1] for line in lines if line.count("\t") > 1]
+    distinct = sorted({text for text in found if text})
+    return random.Random(0).sample(distinct, 10_000)
+
+
+@pytest.mark.data
+@pytest.mark.slow
+def test_ten_thousand_reviews_are_accounted_for(analyzer: Analyzer, reviews: list[str]) -> None:
+    """Of all, every character; of every fourth, the answers, each sentence's as if alone."""
+    num_sentences = 0
+    for text in reviews:
+        check_sentences(text)
+        for question in iterate_questions(text):
+            assert all(0 <= start < end <= len(text) for start, end in question.words)
+            num_sentences += 1
+    assert num_sentences > 30_000
+    some = reviews[::4]
+    for text, answers in zip(some, analyzer.analyze_stream(some), strict=True):
+        assert all(text[a.start : a.end] == a.text for a in answers)
+        check_alone(analyzer, text, answers)
+
+
+@pytest.mark.slow
+def test_the_order_of_reviews_changes_no_answer(analyzer: Analyzer) -> None:
+    generator = random.Random(3)
+    words = [
+        "soup",
+        "staff",
+        "cold",
+        "lovely",
+        "the",
+        "was",
+        "not",
+        "battery",
+        "!",
+        ".",
+        "\n",
+        "😀",
+    ]
+    texts = [" ".join(generator.choices(words, k=generator.randint(1, 80))) for _ in range(300)]
+    order = np.random.default_rng(0).permutation(len(texts))
+    mixed = analyzer.analyze([texts[i] for i in order])
+    for i, answers in zip(order, mixed, strict=True):
+        assert_same(answers, analyzer.analyze([texts[i]])[0], 0)
