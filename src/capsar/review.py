@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from capsar.labels import CLASSES
 from capsar.question import Question, check_text, locate
 from capsar.sentences import iterate_sentences, read_sentence, split_sentences
 from capsar.text import segment
@@ -57,7 +58,7 @@ class AspectQuestions:
             np.mean([answers[question][row] for question, row in places], axis=0)
             for places in self.places
         ]
-        return np.array(means, dtype=np.float32).reshape(len(means), -1)
+        return np.array(means, dtype=np.float32).reshape(-1, len(CLASSES))
 
     def is_windowed(self, aspect: int) -> bool:
         """Tell whether an aspect was answered from a window of an overlong sentence."""
