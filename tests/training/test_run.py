@@ -28,7 +28,7 @@ from capsar.evaluation.metrics import Figures, compute_figures
 from capsar.model.batch import Batch, Output
 from capsar.model.network import Capsar
 from capsar.training.checkpoint import Progress, load_checkpoint
-from capsar.training.loop import StepInfo, _end_epoch
+from capsar.training.loop import DevFigures, StepInfo, _end_epoch
 from capsar.training.predictor import NetworkPredictor
 from capsar.training.prepare import prepare_data
 from capsar.training.run import load_network, train
@@ -521,8 +521,9 @@ def test_a_full_disk_stops_a_run_which_goes_on_when_there_is_room(
 
 def test_a_network_that_has_not_begun_to_learn_is_not_stopped() -> None:
     train_config = TrainConfig(max_epochs=9, patience=2)
-    constant = compute_figures(np.array([0, 1, 2, 2]), np.array([2, 2, 2, 2]))
-    learning = compute_figures(np.array([0, 1, 2, 2]), np.array([0, 2, 2, 2]))
+    truth = np.array([0, 1, 2, 2])
+    constant = DevFigures(compute_figures(truth, np.array([2, 2, 2, 2])))
+    learning = DevFigures(compute_figures(truth, np.array([0, 2, 2, 2])))
     progress = Progress()
     for _ in range(5):
         _end_epoch(progress, constant, 1, train_config)
@@ -538,3 +539,13 @@ def test_a_network_that_has_not_begun_to_learn_is_not_stopped() -> None:
         assert not never.finished
         _end_epoch(never, constant, 1, train_config)
     assert never.finished
+
+
+def test_with_a_head_the_epoch_is_chosen_by_the_mean_of_both_figures() -> None:
+    figures = Figures(1, 0.5, 0.6, {}, ((1, 0), (0, 1)))
+    assert DevFigures(figures).score == 0.6
+    assert DevFigures(figures, span_f1=0.8).score == pytest.approx(0.7)
+    progress = Progress()
+    for span_f1, best in ((0.8, True), (0.7, False), (0.9, True)):
+        assert _end_epoch(progress, DevFigures(figures, span_f1), 1, TrainConfig()) is best
+    assert [entry["dev_span_f1"] for entry in progress.history] == [0.8, 0.7, 0.9]
