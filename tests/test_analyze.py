@@ -59,7 +59,10 @@ def test_given_aspects_are_classified(analyzer: Analyzer) -> None:
     again, nothing = analyzer.classify([text, text], ["soup", []])
     assert again[0].scores == pytest.approx(answers[0].scores, abs=1e-5)
     assert nothing == []
-    assert set(answers[0].as_dict()) == {"text", "start", "end", "polarity", "scores"}
+    assert set(answers[0].as_dict()) == {
+        "text", "start", "end", "polarity", "scores", "confidence", "aspect_confidence",
+        "abstained",
+    }  # fmt: skip
 
 
 def test_what_was_learnt_is_told(folder: Path) -> None:

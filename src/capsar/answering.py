@@ -38,7 +38,7 @@ class Answering:
     def __init__(self, bundle: Bundle, *, threads: int = 1, providers: Sequence[str] = CPU) -> None:
         self.tokenizer = load_tokenizer(bundle.path(TOKENIZER), bundle.config)
         self.runtime = Runtime(bundle, threads=threads, providers=providers)
-        self._span_bias = number_of(bundle, "span_bias", 0.0)
+        self.span_bias = number_of(bundle, "span_bias", 0.0)
 
     def answer(self, questions: list[Question], *, outputs: tuple[str, ...] = ()) -> list[Answers]:
         """Answer questions, each in its own place.
@@ -103,7 +103,7 @@ class Answering:
         alone = self._route(encoded, np.arange(number), nowhere, ("about",))
         tags = self.runtime.tag(encoded, alone)  # (S, W, 3)
         own = [tags[row, : len(question.words)] for row, question in enumerate(questions)]
-        places = [find_spans(logits, self._span_bias) for logits in own]
+        places = [find_spans(logits, self.span_bias) for logits in own]
         sentence = np.repeat(np.arange(number), list(map(len, places)))
         first_words = np.array([[first] for some in places for first, _ in some], dtype=np.int64)
         lengths = np.zeros((0, len(CLASSES)), dtype=np.float32)
@@ -112,7 +112,7 @@ class Answering:
         start = 0
         for logits, some in zip(own, places, strict=True):
             rows = lengths[start : start + len(some)]
-            yield FoundSpans(some, rows, span_scores(logits, some, self._span_bias))
+            yield FoundSpans(some, rows, span_scores(logits, some, self.span_bias))
             start += len(some)
 
     def _encode(self, layouts: list[Layout]) -> Encoded:

@@ -191,7 +191,7 @@ def test_the_bundle_finds_what_the_network_finds(trained: Path) -> None:
     texts = [sentence.text for sentence in sentences]
     found = analyzer.analyze(texts)
     predicted = dev_spans(NetworkPredictor(model, tokenizer), sentences)
-    bias = analyzer._span_bias
+    bias = analyzer._answering.span_bias
     assert predicted.places(bias) == [[(a.start, a.end) for a in some] for some in found]
     figures = judge_extraction(sentences, found)
     assert figures.spans.f1 > 0.6
