@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
-from running import Running, read_all, running, wait_until
 
 from capsar.serve.settings import Limits, Settings, Times
+from running import Running, read_all, running, wait_until
 
 TEXT = b'{"text": "Great food, terrible service."}'
 LONG = json.dumps({"text": "cold soup " * 1900}).encode()
@@ -113,16 +113,21 @@ def test_a_body_beyond_the_limit_is_refused_before_it_comes(service: Running) ->
     assert time.monotonic() - start < 5
 
 
-@pytest.mark.parametrize("chunked", [False, True])
-def test_a_body_of_100_mb_is_refused_and_not_kept(service: Running, chunked: bool) -> None:
+@pytest.mark.parametrize(
+    ("path", "chunked", "expected"),
+    [(b"/v1/analyze", False, 413), (b"/v1/analyze", True, 413), (b"/healthz", False, 405)],
+)
+def test_a_body_of_100_mb_is_refused_and_not_kept(
+    service: Running, path: bytes, chunked: bool, expected: int
+) -> None:
     before = service.memory_mb()
     block = b"x" * 1_000_000
-    head = post(b"", length=100_000_000)
+    head = post(b"", length=100_000_000).replace(b"/v1/analyze", path)
     if chunked:
         head = head.replace(b"Content-Length: 100000000", b"Transfer-Encoding: chunked")
         block = b"%x\r\n%s\r\n" % (len(block), block)
     answer = service.raw(head, *[block] * 100)
-    assert status(answer) == 413
+    assert status(answer) == expected
     assert service.memory_mb() - before < 20
 
 

@@ -20,6 +20,7 @@ FACTS = "capsar.facts"
 """Where a request's scope holds what its log line tells, none of it from a text."""
 _GUARDED = ("/v1/", "/metrics")
 _OPEN = "/v1/openapi.json"
+_QUESTIONS = ("/v1/analyze", "/v1/classify", "/v1/explain")
 _BEARER = b"bearer "
 
 
@@ -64,7 +65,7 @@ class Admission:
                 await refuse(send, 401, told, (b"www-authenticate", b"Bearer"))
                 return
             scope[FACTS]["key"] = name
-        if scope["method"] != "POST" or not path.startswith("/v1/"):
+        if scope["method"] != "POST" or path not in _QUESTIONS:  # nobody reads a body there
             await self._app(scope, receive, send)
             return
         length = headers.get(b"content-length", b"")

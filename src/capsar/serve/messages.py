@@ -85,6 +85,8 @@ class AspectAnswer(_Answer):
     end: int
     polarity: _SENTIMENT
     scores: dict[_SENTIMENT, float]
+    confidence: float | None = None
+    """The probability that the polarity is right, of models that can tell."""
 
 
 class Document(_Answer):

@@ -11,12 +11,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from capsar.serve.settings import Settings
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from capsar.serve.settings import Settings
 
 JSON = {"content-type": "application/json"}
 _CODE = """
@@ -39,12 +41,15 @@ class Running:
 
     @property
     def url(self) -> str:
+        """Where it is."""
         return f"http://127.0.0.1:{self.port}"
 
     def log(self) -> str:
+        """Return all it has logged."""
         return self._log.read_text(encoding="utf-8")
 
     def records(self) -> list[dict[str, Any]]:
+        """Return all it has logged, read."""
         return [json.loads(line) for line in self.log().splitlines()]
 
     def ask(
@@ -74,6 +79,7 @@ class Running:
             connection.close()
 
     def connect(self) -> socket.socket:
+        """Open a connection."""
         return socket.create_connection(("127.0.0.1", self.port), timeout=30)
 
     def raw(self, *parts: bytes, pause: float = 0.0) -> bytes:
@@ -93,6 +99,7 @@ class Running:
         return [int(pid) for pid in children.split() if b"spawn_main" in _command(int(pid))]
 
     def memory_mb(self) -> float:
+        """Return the resident size of its process."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         found = re.search(r"VmRSS:\s+(\d+)", status)
         assert found
@@ -143,7 +150,7 @@ def running(settings: Settings, folder: Path, *, prefix: tuple[str, ...] = ()) -
                 process.wait()
 
 
-def wait_until(is_so: Any, seconds: float) -> None:
+def wait_until(is_so: Callable[[], bool], seconds: float) -> None:
     end = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < end, "waited in vain"
