@@ -23,6 +23,7 @@ bench:  ## every benchmark; each writes benchmarks/results/NAME.json
 	python benchmarks/training.py
 	python benchmarks/inference.py
 	python benchmarks/install.py
+	python benchmarks/serve.py all
 
 docs:  ## run what README and docs show, and check their figures
 	python -m pytest -q tests/test_docs.py

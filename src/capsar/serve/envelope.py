@@ -30,6 +30,7 @@ SECURITY_HEADERS: tuple[tuple[bytes, bytes], ...] = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
 )
+_METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 _QUIET = {"/healthz", "/readyz", "/metrics"}
 
 
@@ -64,26 +65,21 @@ class Envelope:
         try:
             await self._app(scope, receive, send_in_envelope)
         finally:
-            # A path that nobody serves may be anything, a text even.
-            route = scope["path"] if scope["path"] in self._routes else "other"
-            seconds = time.perf_counter() - start
-            self._metrics.requests.labels(route, status).inc()
-            if status < 400:  # noqa: PLR2004
-                self._metrics.latency.labels(route).observe(seconds)
-            quiet = status == _BUSY or route in _QUIET
-            _LOGGER.log(
-                logging.DEBUG if quiet else logging.INFO,
-                "request",
-                extra={
-                    "facts": {
-                        "method": scope["method"] if scope["method"] in _METHODS else "other",
-                        "route": route,
-                        "status": status,
-                        "ms": round(1000 * seconds, 1),
-                        **facts,
-                    }
-                },
-            )
+            self._count(scope, status, time.perf_counter() - start)
 
-
-_METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
+    def _count(self, scope: Scope, status: int, seconds: float) -> None:
+        # A path that nobody serves may be anything, a text even.
+        route = scope["path"] if scope["path"] in self._routes else "other"
+        self._metrics.requests.labels(route, status).inc()
+        if status < 400:  # noqa: PLR2004
+            self._metrics.latency.labels(route).observe(seconds)
+        level = logging.DEBUG if status == _BUSY or route in _QUIET else logging.INFO
+        if not _LOGGER.isEnabledFor(level):  # refusals must be cheap
+            return
+        told = {
+            "method": scope["method"] if scope["method"] in _METHODS else "other",
+            "route": route,
+            "status": status,
+            "ms": round(1000 * seconds, 1),
+        }
+        _LOGGER.log(level, "request", extra={"facts": told | scope[FACTS]})
