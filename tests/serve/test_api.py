@@ -13,12 +13,12 @@ from typing import Any
 
 import client
 import pytest
-from running import Running, running
 
 import capsar
 from capsar.errors import ConfigError
 from capsar.serve.keys import read_keys
 from capsar.serve.settings import Limits, Settings
+from running import Running, running
 
 TEXT = "Great food, terrible service, and the soup was cold."
 KEY = "correct-horse-battery-staple"

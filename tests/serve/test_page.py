@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
-from running import Running, running
 
 from capsar.serve.keys import Keys
 from capsar.serve.settings import Settings
+from running import Running, running
 
 pytestmark = pytest.mark.browser
 

@@ -48,12 +48,14 @@ class DrainingServer(uvicorn.Server):
         """Stop accepting, finish what has come in, and leave within the grace time."""
         _LOGGER.info("ending")
         self.server_state.is_draining = True
-        for _ in range(2):  # whoever has connected by now is accepted
-            await asyncio.sleep(0)
+        # A listening socket that is closed resets those who wait in its backlog: accept them first.
+        spares = [listener.dup() for listener in sockets or ()]
         for server in self.servers:
             server.close()
         for listener in sockets or ():
             listener.close()
+        for accepted in [one for spare in spares for one in _accept_all(spare)]:
+            await asyncio.get_running_loop().connect_accepted_socket(self._protocol, accepted)
         for connection in list(self.server_state.connections):
             connection.shutdown()
         try:
@@ -67,7 +69,14 @@ class DrainingServer(uvicorn.Server):
                 task.cancel()
         if not self.force_exit:
             await self.lifespan.shutdown()
+        self._captured_signals.clear()  # uvicorn would raise them again: this end is a good one
         _LOGGER.info("ended")
+
+    def _protocol(self) -> asyncio.Protocol:
+        made: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return made
 
     def _is_serving(self) -> bool:
         return bool(self.server_state.connections or self.server_state.tasks)
@@ -79,6 +88,20 @@ class DrainingServer(uvicorn.Server):
         for connection in list(self.server_state.connections):
             if isinstance(connection, GuardedProtocol):
                 connection.enforce()
+
+
+def _accept_all(listener: socket.socket) -> list[socket.socket]:
+    """Accept whoever has connected by now, and close the listening socket."""
+    accepted = []
+    listener.setblocking(False)
+    with listener:
+        while True:
+            try:
+                accepted.append(listener.accept()[0])
+            except BlockingIOError:
+                return accepted
+            except ConnectionAbortedError:
+                continue
 
 
 def run(settings: Settings) -> None:
