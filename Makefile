@@ -2,7 +2,7 @@
 
 install:  ## everything a developer needs, at the versions known to work together; torch alone first
 	python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,train,hub,bert]'
+	python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,train,hub,bert,serve]'
 
 check:  ## style, types, import direction, spelling
 	ruff check .
@@ -24,6 +24,7 @@ bench:  ## every benchmark; each writes benchmarks/results/NAME.json
 	python benchmarks/training.py
 	python benchmarks/inference.py
 	python benchmarks/install.py
+	python benchmarks/serve.py all
 
 docs:  ## run what README and docs show, and check their figures
 	python -m pytest -q tests/test_docs.py

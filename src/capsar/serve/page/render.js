@@ -1,0 +1,132 @@
+// Shows texts, marks and shades. Everything from outside becomes a text node, never markup.
+
+const SIGNS = { positive: "+", neutral: "○", negative: "−" };
+const TOP_WORDS = 5;
+const IS_WORD = /[\p{L}\p{N}]/u; // punctuation has scores too, and is left unshaded
+
+export function element(name, options = {}, ...children) {
+  const { classes = [], text, ...properties } = options;
+  const made = Object.assign(document.createElement(name), properties);
+  made.classList.add(...classes);
+  if (text !== undefined) made.textContent = text;
+  made.append(...children);
+  return made;
+}
+
+// The service counts characters as code points, this language as UTF-16 units.
+export function characters(text) {
+  return Array.from(text);
+}
+
+export function sureness(aspect) {
+  return aspect.confidence ?? aspect.scores[aspect.polarity];
+}
+
+export function showReview(place, others, text, aspects, onPick) {
+  const letters = characters(text);
+  const parts = [];
+  const left = [];
+  let position = 0;
+  const inOrder = aspects.map((aspect, index) => [aspect, index]);
+  inOrder.sort(([a], [b]) => a.start - b.start || b.end - a.end);
+  for (const [aspect, index] of inOrder) {
+    if (aspect.start < position) {
+      left.push(mark(aspect, index, onPick));
+      continue;
+    }
+    parts.push(letters.slice(position, aspect.start).join(""), mark(aspect, index, onPick));
+    position = aspect.end;
+  }
+  parts.push(letters.slice(position).join(""));
+  place.replaceChildren(...parts);
+  others.hidden = left.length === 0;
+  others.replaceChildren(element("span", { classes: ["hint"], text: "Also, in the same place:" }), ...left);
+}
+
+function mark(aspect, index, onPick) {
+  const sure = sureness(aspect);
+  const button = element(
+    "button",
+    { type: "button", classes: ["mark", aspect.polarity] },
+    element("bdi", { text: aspect.text }),
+    sign(aspect.polarity),
+    element("span", { classes: ["bar"] }),
+  );
+  if (aspect.abstained) button.classList.add("unsure");
+  button.style.setProperty("--sure", String(Math.min(1, Math.max(0, sure))));
+  const told = `${aspect.polarity}, ${sureName(aspect)} ${shown(aspect, sure)}`;
+  button.title = told;
+  button.setAttribute("aria-label", `${aspect.text}: ${told}`);
+  button.setAttribute("aria-pressed", "false");
+  button.dataset.index = String(index);
+  button.addEventListener("click", () => onPick(index));
+  return button;
+}
+
+export function sureName(aspect) {
+  return typeof aspect?.confidence === "number" ? "confidence" : "length of its capsule";
+}
+
+function shown(aspect, sure) {
+  return typeof aspect.confidence === "number" ? `${Math.round(100 * sure)} %` : sure.toFixed(2);
+}
+
+function sign(polarity) {
+  const made = element("span", { classes: ["sign", polarity], text: SIGNS[polarity] });
+  made.setAttribute("aria-hidden", "true");
+  return made;
+}
+
+export function showCapsules(place, lengths, picked, onPick) {
+  const legend = place.querySelector("legend");
+  const rows = Object.entries(lengths).map(([polarity, length]) => {
+    const input = element("input", { type: "radio", name: "capsule", value: polarity });
+    input.checked = polarity === picked;
+    input.addEventListener("change", () => onPick(polarity));
+    const track = element("span", { classes: ["track"] });
+    track.style.setProperty("--length", String(length));
+    const value = element("span", { classes: ["value"], text: length.toFixed(2) });
+    const row = element("label", { classes: ["capsule", polarity] }, input, sign(polarity), polarity, value, track);
+    return row;
+  });
+  place.replaceChildren(legend, ...rows);
+}
+
+export function showShading(place, top, explanation, scores, polarity, { fromLeast }) {
+  const letters = characters(explanation.text);
+  const spelled = explanation.words.map(([start, end]) => letters.slice(start, end).join(""));
+  const told = spelled.map((word, index) => [word, scores[index]]).filter(([word]) => IS_WORD.test(word));
+  const known = told.map(([, score]) => score);
+  const least = fromLeast ? known.reduce((a, b) => Math.min(a, b), 1) : 0;
+  const most = known.reduce((a, b) => Math.max(a, b), least + 1e-9);
+  const parts = [];
+  let position = 0;
+  explanation.words.forEach(([start, end], index) => {
+    parts.push(...between(letters, position, start));
+    const word = element("span", { classes: ["word", polarity], text: spelled[index] });
+    const relative = Math.max(0, (scores[index] - least) / (most - least));
+    const strength = IS_WORD.test(spelled[index]) ? Math.min(1, relative) : 0;
+    word.style.setProperty("--strength", String(strength ** 1.6));
+    word.title = scores[index].toFixed(2);
+    parts.push(word);
+    position = end;
+  });
+  parts.push(...between(letters, position, letters.length));
+  place.replaceChildren(...parts);
+  place.scrollTop = 0;
+  showTop(top, told);
+}
+
+// What stands between words; a sentence that was not read for this answer is set back.
+function between(letters, start, end) {
+  const text = letters.slice(start, end).join("");
+  return text.trim() ? [element("span", { classes: ["unread"], text })] : [text];
+}
+
+function showTop(place, told) {
+  const best = [...told].sort(([, a], [, b]) => b - a).slice(0, TOP_WORDS);
+  const rows = best.map(([word, score]) =>
+    element("li", {}, element("b", {}, element("bdi", { text: word })), ` ${score.toFixed(2)}`),
+  );
+  place.replaceChildren(...rows);
+}

@@ -1,0 +1,119 @@
+"""What can be asked, how much work it is, and how an `Analyzer` answers it: tasks -> JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from json import dumps
+from typing import TYPE_CHECKING
+
+from capsar.data.example import AspectSpan
+from capsar.schema import SCHEMA_VERSION, document
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from capsar.analyze import Analyzer, Explanation
+
+Aspect = str | AspectSpan
+_CHARS_OF_A_TEXT = 32
+"""What a text costs however short it is, as characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Analyze:
+    """What is felt, and about what?"""
+
+    text: str
+
+    @property
+    def chars(self) -> int:
+        """The work, in characters."""
+        return _CHARS_OF_A_TEXT + len(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Classify:
+    """What is felt about these aspects?"""
+
+    text: str
+    aspects: tuple[Aspect, ...]
+
+    @property
+    def chars(self) -> int:
+        """The work, in characters: some encoders read the text anew for each aspect."""
+        return _CHARS_OF_A_TEXT + len(self.text) * max(1, len(self.aspects))
+
+
+@dataclass(frozen=True, slots=True)
+class Explain:
+    """What is each sentiment about, and because of which words?"""
+
+    text: str
+    aspect: Aspect | None
+
+    @property
+    def chars(self) -> int:
+        """The work, in characters; the many figures of the answer are part of it."""
+        return _CHARS_OF_A_TEXT + 2 * len(self.text)
+
+
+Task = Analyze | Classify | Explain
+
+
+def answer(analyzer: Analyzer, tasks: Sequence[Task]) -> list[bytes]:
+    """Answer tasks together, each with its own JSON, which `capsar analyze --json` prints too.
+
+    Raises:
+        CapsarError: If one of them cannot be answered; then none is.
+    """
+    answers: list[bytes] = [b""] * len(tasks)
+    for places, found in (_analyzed(analyzer, tasks), _classified(analyzer, tasks)):
+        for place, content in zip(places, found, strict=True):
+            answers[place] = content
+    for place, task in enumerate(tasks):
+        if isinstance(task, Explain):
+            answers[place] = _explained(analyzer.explain(task.text, task.aspect), task.aspect)
+    return answers
+
+
+def _analyzed(analyzer: Analyzer, tasks: Sequence[Task]) -> tuple[list[int], Iterator[bytes]]:
+    asked = {place: task.text for place, task in enumerate(tasks) if isinstance(task, Analyze)}
+    texts = list(asked.values())
+    found = analyzer.analyze(texts) if texts else []
+    return list(asked), (_json(document(t, f)) for t, f in zip(texts, found, strict=True))
+
+
+def _classified(analyzer: Analyzer, tasks: Sequence[Task]) -> tuple[list[int], Iterator[bytes]]:
+    asked = {place: task for place, task in enumerate(tasks) if isinstance(task, Classify)}
+    texts = [task.text for task in asked.values()]
+    found = analyzer.classify(texts, [t.aspects for t in asked.values()]) if texts else []
+    return list(asked), (_json(document(t, f)) for t, f in zip(texts, found, strict=True))
+
+
+def _explained(explanation: Explanation, aspect: Aspect | None) -> bytes:
+    def rounded(scores: Sequence[float]) -> list[float]:
+        return [round(score, 4) for score in scores]
+
+    content = {
+        "schema_version": SCHEMA_VERSION,
+        "text": explanation.text,
+        "aspect": asdict(aspect) if isinstance(aspect, AspectSpan) else aspect,
+        "words": [[start, end] for start, end in explanation.words],
+        "lengths": {str(name): round(score, 6) for name, score in explanation.lengths.items()},
+        "about": {str(name): rounded(scores) for name, scores in explanation.about.items()},
+        "because": {str(name): rounded(scores) for name, scores in explanation.because.items()},
+    }
+    return _json(content)
+
+
+def _json(content: object) -> bytes:
+    return dumps(content).encode("ascii")
+
+
+def join_documents(documents: Sequence[bytes]) -> bytes:
+    """Return the answer to a request of several texts.
+
+    >>> join_documents([b'{"text": "a"}', b'{"text": "b"}']).decode()
+    '{"schema_version": 1, "documents": [{"text": "a"}, {"text": "b"}]}'
+    """
+    return b'{"schema_version": %d, "documents": [%s]}' % (SCHEMA_VERSION, b", ".join(documents))

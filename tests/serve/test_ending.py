@@ -1,0 +1,141 @@
+"""How a service ends, and what it survives: signals under load, killed workers, overload."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+
+from capsar.serve.settings import Limits, Settings, Times
+from load import Clients, reviews
+from running import read_all, running, wait_until
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_no_request_is_lost_when_the_service_ends(tmp_path: Path, workers: int) -> None:
+    with running(Settings(port=0, workers=workers), tmp_path) as service:
+        load = Clients(service, 12)
+        time.sleep(1)
+        service.process.send_signal(signal.SIGTERM)
+        start = time.monotonic()
+        service.process.wait(30)
+        assert time.monotonic() - start < 15
+        load.end()
+    assert load.counts["200"] > 12
+    assert load.counts["lost"] == 0, load.counts
+    assert load.counts["refused"] == 12
+    assert service.process.returncode == 0
+    assert '"level": "error"' not in service.log()
+
+
+def test_who_connects_at_the_moment_of_the_end_is_answered_or_refused(tmp_path: Path) -> None:
+    """Nobody waits in the backlog of a socket that is closed, for a reset instead of an answer."""
+    asked = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    with running(Settings(port=0), tmp_path) as service, ExitStack() as opened:
+        connections = []
+        service.process.send_signal(signal.SIGTERM)
+        with suppress(ConnectionRefusedError):
+            while True:
+                connections.append(opened.enter_context(service.connect()))
+                connections[-1].sendall(asked)
+        answers = [read_all(connection) for connection in connections]
+        assert len(answers) > 10
+        assert all(b"200 OK" in answer for answer in answers)
+
+
+def test_the_grace_time_is_kept_whoever_is_still_there(tmp_path: Path) -> None:
+    settings = Settings(port=0, times=Times(grace=1.0, body=60.0))
+    with running(settings, tmp_path) as service, service.connect() as slow:
+        slow.sendall(b"POST /v1/analyze HTTP/1.1\r\nContent-Type: application/json\r\n")
+        slow.sendall(b"Content-Length: 100\r\n\r\n{")
+        time.sleep(0.2)
+        service.process.send_signal(signal.SIGTERM)
+        start = time.monotonic()
+        service.process.wait(30)
+        assert 0.5 < time.monotonic() - start < 15
+        assert "1 requests are lost" in service.log()
+
+
+def test_a_killed_worker_is_replaced_and_the_service_goes_on(tmp_path: Path) -> None:
+    with running(Settings(port=0, workers=2), tmp_path) as service:
+        wait_until(lambda: service.log().count('"ready"') == 2, 60)
+        load = Clients(service, 4, keeps_on=True)
+        time.sleep(0.5)
+        victim, other = service.workers()
+        os.kill(victim, signal.SIGKILL)
+        time.sleep(0.3)
+        answered = load.counts["200"]
+        wait_until(lambda: load.counts["200"] > answered + 5, 20)
+        wait_until(lambda: service.log().count('"ready"') == 3, 60)
+        assert other in service.workers()
+        assert victim not in service.workers()
+        load.end()
+        assert load.counts["lost"] <= 4  # what it was working on
+        assert load.counts["refused"] == 0
+        counted = service.ask("/metrics")[2].decode()
+        found = re.search(
+            r'^capsar_requests_total\{route="/v1/analyze",status="200"\} (\S+)$', counted, re.M
+        )
+        assert found
+        assert float(found[1]) >= load.counts["200"] - 4  # of both workers, and of the dead one
+        assert re.search(r"^capsar_queue_chars 0\.0$", counted, re.MULTILINE)
+
+
+def test_workers_do_not_outlive_their_parent(tmp_path: Path) -> None:
+    with running(Settings(port=0, workers=2), tmp_path) as service:
+        wait_until(lambda: service.log().count('"ready"') == 2, 60)
+        workers = service.workers()
+        assert len(workers) == 2
+        service.process.kill()
+        service.process.wait()
+        wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers), 20)
+
+
+def test_workers_that_cannot_start_end_the_service(tmp_path: Path) -> None:
+    """Here because the model is taken away between the check and the workers' start."""
+    from capsar.serve.supervisor import supervise
+
+    code = f"""
+import socket
+from {supervise.__module__} import supervise
+
+def work(listener):
+    raise SystemExit(3)
+
+if __name__ == "__main__":
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        supervise(work, listener, workers=2, grace=1.0)
+"""
+    import subprocess
+    import sys
+
+    script = tmp_path / "failing.py"
+    script.write_text(code)
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 1
+    assert "workers die as soon as they are started" in done.stderr
+
+
+def test_overload_is_shed_and_what_is_let_in_is_answered(tmp_path: Path) -> None:
+    """Five times the clients that the queue has room for: answers go on coming, and in time."""
+    settings = Settings(port=0, limits=Limits(queue_chars=8 * 800))
+    with running(settings, tmp_path) as service:
+        normal = Clients(service, 6)
+        time.sleep(2)
+        normal.end()
+        load = Clients(service, 40)
+        time.sleep(3)
+        load.end()
+        assert set(load.counts) == {"200", "503"}, load.counts
+        assert load.counts["200"] / 3 > 0.25 * normal.counts["200"] / 2
+        assert max(load.seconds) < 10
+        assert (
+            service.ask("/v1/analyze", {"text": reviews(1)[0]})[0] == 200
+        )  # and it is over at once

@@ -1,0 +1,262 @@
+"""The page in a real browser: typing, picking, sharing, the keyboard alone, hostile texts."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from capsar.serve.keys import Keys
+from capsar.serve.settings import Settings
+from running import Running, running
+
+pytestmark = pytest.mark.browser
+
+TEXT = "The soup was cold. The staff were lovely!"
+HOSTILE = (
+    "<script>window.hacked = 1</script> <img src=x onerror='window.hacked=2'> "
+    "\u202eThe soup\u2066 was &lt;b&gt; cold 🍜🍜 “quoted” ' \" \\ \u0007 soup"
+)
+KEY = "a key of some length"
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with running(Settings(port=0), tmp_path_factory.mktemp("page")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    names = ("chromium", "chromium-browser", "google-chrome")
+    path = next(filter(None, map(shutil.which, names)), None)
+    if path is None:
+        pytest.skip("no chromium is installed")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser, service: Running) -> Iterator[Page]:
+    """A page that may ask nobody but the service, and says nothing to the console."""
+    context = browser.new_context()
+    page = context.new_page()
+    told: list[str] = []
+    page.on("console", lambda message: _is_refusal(message.text) or told.append(message.text))
+    page.on("pageerror", lambda error: told.append(str(error)))
+    page.on("dialog", lambda dialog: (told.append(dialog.message), dialog.dismiss()))
+    page.on(
+        "request",
+        lambda request: request.url.startswith(service.url) or told.append(request.url),
+    )
+    page.goto(service.url)
+    yield page
+    context.close()
+    assert told == []
+
+
+def _is_refusal(message: str) -> bool:
+    """Chromium itself tells of every answer that says no."""
+    return message.startswith("Failed to load resource: the server responded with a status of 4")
+
+
+def analyze(page: Page, text: str, aspects: str = "") -> None:
+    page.get_by_label("A review").fill(text)
+    page.get_by_label("Ask about").fill(aspects)
+    page.get_by_role("button", name="Analyze").click()
+    expect(page.locator("#answer")).not_to_have_attribute("aria-busy", "true")
+
+
+def test_type_submit_and_pick(page: Page) -> None:
+    analyze(page, TEXT, "soup, staff")
+    expect(page.locator("#model")).to_have_text("fast")
+    expect(page.locator("#status")).to_have_text("2 aspects.")
+    expect(page.locator("#review")).to_contain_text("The soup")
+    soup, staff = (page.get_by_role("button", name=name) for name in ("soup:", "staff:"))
+    soup.click()
+    expect(soup).to_have_attribute("aria-pressed", "true")
+    expect(page.locator("#opened-title")).to_have_text("Inside the capsules of “soup”")
+    soup_value = page.locator(".capsule.positive .value").inner_text()
+    staff.click()
+    expect(page.locator("#opened-title")).to_have_text("Inside the capsules of “staff”")
+    assert page.locator(".capsule.positive .value").inner_text() != soup_value
+    before = page.locator("#because-top").inner_text()
+    page.locator(".capsule.neutral").click()
+    expect(page.locator(".capsule.neutral input")).to_be_checked()
+    expect(page.locator("#about .word.neutral").first).to_be_visible()
+    assert page.locator("#because-top").inner_text() != before
+    page.get_by_role("button", name="of the whole text").click()
+    expect(page.locator("#opened-title")).to_have_text("Inside the capsules")
+
+
+def test_what_is_shown_is_what_was_answered(page: Page, service: Running) -> None:
+    """Marks stand where the answer says, also behind characters that JavaScript counts twice."""
+    text = "🍜🍜 The soup was 𝕏 cold, the soup!"
+    answer = json.loads(service.ask("/v1/classify", {"text": text, "aspects": ["soup"]})[2])
+    analyze(page, text, "soup")
+    mark = page.locator(".mark")
+    expect(mark).to_have_count(1)
+    polarity = answer["aspects"][0]["polarity"]
+    expect(mark).to_have_class(f"mark {polarity}")
+    before = page.evaluate("document.querySelector('.mark').previousSibling.data")
+    assert before == text[: answer["aspects"][0]["start"]]
+    length = answer["aspects"][0]["scores"][polarity]
+    assert f"{length:.2f}" in (mark.get_attribute("aria-label") or "")
+    page.get_by_text("JSON, and how to ask for it").click()
+    assert json.loads(page.locator("#json").inner_text()) == answer
+    assert "/v1/classify" in page.locator("#request").inner_text()
+
+
+def test_a_link_carries_the_text(page: Page, browser: Browser) -> None:
+    text = "Cold soup & 100% #1 “staff” 🍜 + more = less"
+    analyze(page, text, "soup")
+    expect(page.locator(".mark")).to_have_count(1)
+    page.wait_for_url("**/#text=*")
+    other = browser.new_page()
+    other.goto(page.url)
+    expect(other.locator(".mark")).to_have_count(1)
+    assert other.get_by_label("A review").input_value() == text
+    assert other.get_by_label("Ask about").input_value() == "soup"
+    other.close()
+    page.get_by_role("button", name="Copy a link").click()
+    expect(page.locator("#shared")).not_to_be_empty()
+
+
+def test_the_keyboard_is_enough(page: Page) -> None:
+    def focused() -> str:
+        return str(page.evaluate("document.activeElement.id || document.activeElement.className"))
+
+    def tab_to(wanted: str) -> None:
+        for _ in range(30):
+            if wanted in focused():
+                return
+            page.keyboard.press("Tab")
+        pytest.fail(f"{wanted} cannot be reached, {focused()} has the focus")
+
+    tab_to("text")
+    page.keyboard.type(TEXT)
+    tab_to("aspects")
+    page.keyboard.type("soup, staff")
+    page.keyboard.press("Enter")
+    expect(page.locator(".mark")).to_have_count(2)
+    page.locator("#text").focus()
+    page.keyboard.press("Control+Enter")
+    expect(page.locator("#answer")).not_to_have_attribute("aria-busy", "true")
+    tab_to("mark")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.locator(".mark").nth(1)).to_have_attribute("aria-pressed", "true")
+    expect(page.locator("#opened-title")).to_contain_text("staff")
+    page.locator("#whole").focus()
+    page.keyboard.press("Tab")
+    checked = page.locator(".capsule :checked")
+    was = checked.input_value()
+    page.keyboard.press("ArrowDown")
+    assert checked.input_value() != was
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    assert checked.input_value() == was
+    outline = "getComputedStyle(document.activeElement.closest('.capsule')).outlineStyle"
+    assert page.evaluate(outline) == "solid"
+
+
+def test_hostile_text_is_inert(page: Page) -> None:
+    analyze(page, HOSTILE, "soup")
+    expect(page.locator(".mark")).to_have_count(1)
+    shown = page.evaluate(
+        "[...document.querySelector('#review').childNodes]"
+        ".map(n => n.data ?? n.querySelector('bdi').textContent).join('')"
+    )
+    assert shown == HOSTILE
+    assert page.locator("#answer script, #answer img, #answer b > b").count() == 0
+    assert page.evaluate("window.hacked") is None
+    analyze(page, TEXT, "<img src=x onerror=alert(1)>")
+    expect(page.locator("#status")).to_contain_text("does not occur in the text")
+    assert page.locator("#status img").count() == 0
+
+
+_PASTE = """size => {
+    const carried = new DataTransfer();
+    carried.setData("text/plain", "<b>soup</b> ".repeat(size / 12));
+    const event = new ClipboardEvent("paste", { clipboardData: carried, cancelable: true });
+    return document.querySelector("#text").dispatchEvent(event);
+}"""
+
+
+def test_a_text_of_a_megabyte_is_refused_on_the_page(page: Page, service: Running) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    expect(page.locator("#size")).to_contain_text("20,000")
+    assert page.evaluate(_PASTE, 1_200_000) is False
+    told = "A text may have 20,000 characters; this one has 1,200,000."
+    expect(page.locator("#status")).to_have_text(told)
+    assert page.evaluate(_PASTE, 12_000) is True
+    page.get_by_label("A review").fill("soup " * 4100)  # a little too long
+    page.get_by_role("button", name="Analyze").click()
+    expect(page.locator("#status")).to_have_text("A text may have 20,000 characters.")
+    page.goto(f"{service.url}/#text={'soup+' * 200_000}")
+    expect(page.locator("#status")).to_contain_text("this one has 1,000,000")
+    assert not any("/analyze" in url for url in asked)
+    analyze(page, "soup " * 3900)  # nearly the longest: shown, and soon
+    expect(page.locator("#about .word").nth(3800)).to_be_attached()
+
+
+def test_a_markup_in_the_link_is_inert(page: Page, service: Running) -> None:
+    page.goto(f"{service.url}/#text=%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E%20soup&aspects=soup")
+    expect(page.locator(".mark")).to_have_count(1)
+    assert page.locator("#answer img").count() == 0
+    page.goto(f"{service.url}/#text=%ED%A0%80%FF")
+    expect(page.locator("#status")).not_to_be_empty()
+
+
+@pytest.mark.parametrize(
+    ("scheme", "width"), [("light", 1200), ("dark", 1200), ("light", 360), ("dark", 360)]
+)
+def test_everyone_can_use_it(service: Running, browser: Browser, scheme: str, width: int) -> None:
+    context = browser.new_context(
+        color_scheme="dark" if scheme == "dark" else "light",
+        viewport={"width": width, "height": 800},
+        bypass_csp=True,  # the checker itself is injected
+    )
+    page = context.new_page()
+    page.goto(service.url)
+    assert serious(page) == []
+    page.get_by_role("button", name="A dinner").click()
+    expect(page.locator("#about .word").first).to_be_visible()
+    page.get_by_text("JSON, and how to ask for it").click()
+    for capsule in ("negative", "neutral", "positive"):
+        page.locator(f".capsule.{capsule}").click()
+        assert serious(page) == []
+    overflow = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert page.evaluate(overflow) == 0
+    context.close()
+
+
+def serious(page: Page) -> list[str]:
+    found = Axe().run(page).response["violations"]
+    return [
+        f"{one['id']}: {node['html']}"
+        for one in found
+        if one["impact"] in ("serious", "critical")
+        for node in one["nodes"]
+    ]
+
+
+def test_a_key_is_asked_for_where_one_is_needed(tmp_path: Path, browser: Browser) -> None:
+    keys = Keys(("shop",), (sha256(KEY.encode()).digest(),))
+    with running(Settings(port=0, keys=keys), tmp_path) as guarded:
+        page = browser.new_page()
+        page.goto(guarded.url)
+        expect(page.get_by_label("API key")).to_be_focused()
+        page.get_by_label("API key").fill(KEY)
+        analyze(page, TEXT, "soup")
+        expect(page.locator(".mark")).to_have_count(1)
+        page.close()
