@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import queue
 import threading
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from capsar.bulk.attempts import Attempt
 from capsar.bulk.output import Report
 from capsar.bulk.process import LineProcess
 from capsar.bulk.worker import ask_worker
@@ -16,10 +16,6 @@ if TYPE_CHECKING:
 
     from capsar.bulk.fragments import Fragment
     from capsar.bulk.job import Job
-
-CAREFUL_AFTER = 2
-"""So many workers may die of a fragment before its rows are scored in a process of their own."""
-_HOPELESS_AFTER = 6
 
 
 def run_local(job: Job, fragments: Sequence[Fragment], workers: int) -> Iterator[Report]:
@@ -52,9 +48,9 @@ class _Pool:
     def __init__(self, job: Job, fragments: Sequence[Fragment]) -> None:
         self.reports: queue.SimpleQueue[Report | Exception] = queue.SimpleQueue()
         self._job = job
-        self._waiting: queue.SimpleQueue[tuple[Fragment, int]] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[Attempt] = queue.SimpleQueue()
         for fragment in fragments:
-            self._waiting.put((fragment, 0))
+            self._waiting.put(Attempt(fragment))
         self._processes: dict[int, LineProcess] = {}
         self._lock = threading.Lock()
         self._is_stopped = False
@@ -64,10 +60,10 @@ class _Pool:
         try:
             while True:
                 try:
-                    fragment, deaths = self._waiting.get_nowait()
+                    attempt = self._waiting.get_nowait()
                 except queue.Empty:
                     return
-                self._score(fragment, deaths)
+                self._score(attempt)
         except Exception as error:  # noqa: BLE001  (raised again where the reports are taken)
             self.reports.put(error)
         finally:
@@ -80,22 +76,22 @@ class _Pool:
             for process in self._processes.values():
                 process.kill()
 
-    def _score(self, fragment: Fragment, deaths: int) -> None:
+    def _score(self, attempt: Attempt) -> None:
         process = self._process()
         if process is None:
             return
-        answer = process.ask(ask_worker(fragment, careful=deaths >= CAREFUL_AFTER))
+        answer = process.ask(ask_worker(attempt.fragment, careful=attempt.is_careful))
         if answer is not None:
             self.reports.put(Report.from_json(answer))
             return
         self._end_process()
         if self._is_stopped:
             return
-        if deaths + 1 < _HOPELESS_AFTER:
-            self._waiting.put((fragment, deaths + 1))
-            return
-        report = Report(fragment.name, fragment.address, fragment.size)
-        self.reports.put(replace(report, unreadable=f"{deaths + 1} workers died of it"))
+        again = attempt.next()
+        if again is not None:
+            self._waiting.put(again)
+        else:
+            self.reports.put(attempt.given_up())
 
     def _process(self) -> LineProcess | None:
         """Return this thread's process, a new one if need be; nothing when all have to end."""

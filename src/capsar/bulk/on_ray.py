@@ -1,30 +1,29 @@
-"""The engine on Ray: fragments are rows of a dataset, and actors that hold the model map them.
+"""The engine on Ray: actors that hold the model, one processor each, on any machine of a cluster.
 
-Ray Data gives the pool of actors (it grows and shrinks within its range), back-pressure and
-retries. It moves names of fragments and reports, never reviews: those go from the input straight
-to whoever scores them, and from there straight to the output.
+What goes through Ray are names of fragments and reports, never reviews: those go from the input
+straight to whoever scores them, and from there straight to the output. An actor is given its next
+fragment when it has reported the last, so there is never more under way than there are actors.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from capsar.bulk.attempts import Attempt
 from capsar.bulk.fragments import Fragment
 from capsar.bulk.job import Job
 from capsar.bulk.output import Report
 from capsar.bulk.worker import Worker
-from capsar.errors import ConfigError, MissingExtraError
+from capsar.errors import ArtifactError, CapsarError, ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_MOST_BLOCKS = 10_000
-"""Ray keeps some state for each block; with more fragments than this a block holds several."""
-_RETRIES = 3
-"""Deaths that a block survives before its fragments are scored carefully."""
 _THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+_MOST_DEATHS_AT_START = 20
+"""So many actors in a row may die before they are ready; then something is wrong with all."""
 
 
 def run_on_ray(
@@ -35,25 +34,19 @@ def run_on_ray(
     Args:
         job: What to do.
         fragments: What to do it with.
-        workers: How many actors at least and at most, one processor each.
+        workers: How many actors to begin with, and how many to grow to while fragments wait.
         address: Of a running cluster; without it one is started here, and ended at the end.
     """
     ray = _import_ray()
     is_ours = not ray.is_initialized()
     if is_ours:
-        _start(ray, workers, address)
+        _start(ray, workers[1], address)
+    pool = _Pool(ray, job, fragments, workers)
     try:
-        missing = {fragment.name: fragment for fragment in fragments}
-        for is_careful in (False, True):
-            for report in _map(ray, job, list(missing.values()), workers, is_careful=is_careful):
-                del missing[report.name]
-                yield report
-            if not missing:
-                return
-        for fragment in missing.values():
-            report = Report(fragment.name, fragment.address, fragment.size)
-            yield replace(report, unreadable=f"{fragment.address}: workers died of it")
+        for _ in fragments:
+            yield pool.next_report()
     finally:
+        pool.end()
         if is_ours:
             ray.shutdown()
 
@@ -61,56 +54,110 @@ def run_on_ray(
 class FragmentScorer:
     """What an actor holds and does."""
 
-    def __init__(self, job: str, *, is_careful: bool) -> None:
-        self._worker = Worker(Job.from_json(job))
-        self._is_careful = is_careful
+    def begin(self, job: str) -> str:
+        """Load the model; return what is wrong, if something is."""
+        try:
+            self._worker = Worker(Job.from_json(job))
+        except CapsarError as error:
+            return str(error)
+        return ""
 
-    def __call__(self, batch: dict[str, Any]) -> dict[str, list[str]]:
-        """Score the fragments of a batch, and return their reports."""
-        reports = [
-            self._worker.score(Fragment.from_json(text), careful=self._is_careful).to_json()
-            for text in batch["fragment"]
-        ]
-        return {"report": reports}
+    def score(self, fragment: str, *, careful: bool) -> str:
+        """Score a fragment and return the report."""
+        return self._worker.score(Fragment.from_json(fragment), careful=careful).to_json()
 
 
-def _map(
-    ray: Any,  # noqa: ANN401
-    job: Job,
-    fragments: list[Fragment],
-    workers: tuple[int, int],
-    *,
-    is_careful: bool,
-) -> Iterator[Report]:
-    """Map fragments to reports. Those that killed too many actors have none."""
-    context = ray.data.DataContext.get_current().copy()
-    context.max_errored_blocks = -1
-    context.enable_progress_bars = False
-    context.print_on_execution_start = False
-    blocks = min(len(fragments), _MOST_BLOCKS)
-    least, most = min(workers[0], blocks), min(workers[1], blocks)
-    with ray.data.DataContext.current(context):
-        dataset = ray.data.from_items(
-            [{"fragment": fragment.to_json()} for fragment in fragments],
-            override_num_blocks=blocks,
+class _Pool:
+    """Actors, and what each of them is at. One that dies is replaced by a new one, anywhere."""
+
+    def __init__(
+        self,
+        ray: Any,  # noqa: ANN401
+        job: Job,
+        fragments: Sequence[Fragment],
+        workers: tuple[int, int],
+    ) -> None:
+        self._ray = ray
+        self._job = job.to_json()
+        self._most = workers[1]
+        self._waiting = deque(Attempt(fragment) for fragment in fragments)
+        self._actor = ray.remote(FragmentScorer).options(
+            num_cpus=1, max_restarts=0, max_task_retries=0
         )
-        reports = dataset.map_batches(
-            FragmentScorer,
-            fn_constructor_args=(job.to_json(),),
-            fn_constructor_kwargs={"is_careful": is_careful},
-            batch_size=1,
-            compute=ray.data.ActorPoolStrategy(
-                min_size=least, max_size=most, max_tasks_in_flight_per_actor=2
-            ),
-            num_cpus=1,
-            ray_remote_args_fn=lambda: {"max_restarts": -1, "max_task_retries": _RETRIES},
-        )
-        for batch in reports.iter_batches(batch_size=None, prefetch_batches=0):
-            for text in batch["report"]:
-                yield Report.from_json(text)
+        self._at: dict[Any, tuple[Any, Attempt | None]] = {}
+        """For each answer that is awaited: the actor, and its fragment; none while it begins."""
+        self._deaths_at_start = 0
+        for _ in range(min(workers[0], len(fragments))):
+            self._add_actor()
+
+    def next_report(self) -> Report:
+        """Wait for the next report, and keep all actors busy meanwhile.
+
+        Raises:
+            ArtifactError: If actors cannot begin.
+        """
+        while True:
+            (ready,), _ = self._ray.wait([*self._at], num_returns=1)
+            actor, attempt = self._at.pop(ready)
+            try:
+                answer = self._ray.get(ready)
+            except (self._ray.exceptions.RayActorError, self._ray.exceptions.ObjectLostError):
+                report = self._after_death(attempt)
+            else:
+                report = self._after_answer(actor, attempt, answer)
+            if report is not None:
+                return report
+
+    def end(self) -> None:
+        """End all actors, whatever they are at."""
+        for actor, _ in self._at.values():
+            self._ray.kill(actor)
+        self._at.clear()
+
+    def _after_answer(self, actor: Any, attempt: Attempt | None, answer: str) -> Report | None:  # noqa: ANN401
+        if attempt is None:
+            if answer:
+                raise ArtifactError(f"A worker cannot begin: {answer}")
+            self._deaths_at_start = 0
+        if self._waiting:
+            following = self._waiting.popleft()
+            fragment = following.fragment.to_json()
+            asked = actor.score.remote(fragment, careful=following.is_careful)
+            self._at[asked] = actor, following
+        else:
+            self._ray.kill(actor)
+        self._grow()
+        return None if attempt is None else Report.from_json(answer)
+
+    def _after_death(self, attempt: Attempt | None) -> Report | None:
+        given_up = None
+        if attempt is None:
+            self._deaths_at_start += 1
+            if self._deaths_at_start == _MOST_DEATHS_AT_START:
+                raise ArtifactError(
+                    f"{_MOST_DEATHS_AT_START} actors in a row died before they were ready. Is "
+                    "capsar installed on every machine of the cluster?"
+                )
+        elif (again := attempt.next()) is not None:
+            self._waiting.append(again)
+        else:
+            given_up = attempt.given_up()
+        if self._waiting:
+            self._add_actor()
+        return given_up
+
+    def _grow(self) -> None:
+        """Ask for one actor more while fragments wait and every actor that was asked for works."""
+        are_all_at_work = all(attempt is not None for _, attempt in self._at.values())
+        if self._waiting and are_all_at_work and len(self._at) < self._most:
+            self._add_actor()
+
+    def _add_actor(self) -> None:
+        actor = self._actor.remote()
+        self._at[actor.begin.remote(self._job)] = actor, None
 
 
-def _start(ray: Any, workers: tuple[int, int], address: str | None) -> None:  # noqa: ANN401
+def _start(ray: Any, workers: int, address: str | None) -> None:  # noqa: ANN401
     settings: dict[str, Any] = {
         "logging_level": "error",
         "log_to_driver": False,
@@ -118,20 +165,22 @@ def _start(ray: Any, workers: tuple[int, int], address: str | None) -> None:  # 
     }
     if address is None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        # Two more than the actors take: what Ray Data does itself wants processors too, and
-        # waits for ever where actors hold them all.
-        settings |= {"num_cpus": workers[1] + 2, "include_dashboard": False}
-    try:
-        ray.init(address=address, **settings)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        where = "on this machine" if address is None else f"at {address!r}"
-        raise ConfigError(f"Cannot reach Ray {where}: {error}") from error
+        settings |= {"num_cpus": workers, "include_dashboard": False}
+    where = "on this machine" if address is None else f"at {address!r}"
+    for last in (False, False, True):  # its own patience is 30 s, too little for a busy machine
+        try:
+            ray.init(address=address, **settings)
+        except Exception as error:  # Ray raises bare ones
+            ray.shutdown()
+            if last:
+                raise ConfigError(f"Cannot reach Ray {where}: {error}") from error
+        else:
+            return
 
 
 def _import_ray() -> Any:  # noqa: ANN401
     try:
         import ray
-        import ray.data
     except ImportError as error:
         raise MissingExtraError("ray", "Scoring on Ray") from error
     return ray

@@ -1,6 +1,6 @@
 """A process that answers lines: a question a line in, an answer a line out.
 
-Plain text and no pickle; it needs no guard in a user's script, and it ends when whoever asks does.
+Plain text, no objects; it needs no guard in a user's script, and it ends when whoever asks does.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from capsar.errors import ArtifactError, CapsarError
@@ -90,5 +91,6 @@ def serve_lines(begin: Callable[[str], Callable[[str], str]]) -> None:
         print(" ".join(str(error).split()), file=answers, flush=True)
         return
     print(_READY, file=answers, flush=True)
-    while line := questions.readline():
-        print(reply(line), file=answers, flush=True)
+    with suppress(BrokenPipeError):  # nobody is left to answer
+        while line := questions.readline():
+            print(reply(line), file=answers, flush=True)
