@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+_RAY_HERE = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    # Ray's own patience with its parts is 30 s, too little for a busy machine.
+    "RAY_agent_register_timeout_ms": "300000",
+    "RAY_raylet_start_wait_time_s": "240",
+}
 _MOST_DEATHS_AT_START = 20
 """So many actors in a row may die before they are ready; then something is wrong with all."""
 
@@ -164,10 +170,11 @@ def _start(ray: Any, workers: int, address: str | None) -> None:  # noqa: ANN401
         "runtime_env": {"env_vars": _THREADS},
     }
     if address is None:
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        for name, value in _RAY_HERE.items():
+            os.environ.setdefault(name, value)
         settings |= {"num_cpus": workers, "include_dashboard": False}
     where = "on this machine" if address is None else f"at {address!r}"
-    for last in (False, False, True):  # its own patience is 30 s, too little for a busy machine
+    for last in (False, False, True):
         try:
             ray.init(address=address, **settings)
         except Exception as error:  # Ray raises bare ones

