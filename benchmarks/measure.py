@@ -11,7 +11,7 @@ import sys
 import time
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,8 +64,22 @@ def ratio(above: list[float], below: list[float]) -> float:
     return statistics.median(a / b for a, b in zip(above, below, strict=True))
 
 
-def write_result(name: str, metrics: dict[str, float], packages: tuple[str, ...] = ()) -> None:
-    """Write `results/NAME.json` with what is needed to judge and repeat the figures."""
+def write_result(
+    name: str,
+    metrics: dict[str, float],
+    packages: tuple[str, ...] = (),
+    *,
+    part: str | None = None,
+) -> None:
+    """Write `results/NAME.json` with what is needed to judge and repeat the figures.
+
+    Args:
+        name: Of the result.
+        metrics: The figures.
+        packages: Whose versions matter.
+        part: Of a benchmark that is run part by part: the figures of other parts stay, and each
+            part has its own command and commit.
+    """
     folder = Path(__file__).parent.parent
     commit = subprocess.run(
         ["git", "-C", folder, "rev-parse", "HEAD"], capture_output=True, text=True, check=True
@@ -78,7 +92,7 @@ def write_result(name: str, metrics: dict[str, float], packages: tuple[str, ...]
     ).stdout
     commit += "-dirty" if changed else ""
     command = f"python benchmarks/{Path(sys.argv[0]).name} {' '.join(sys.argv[1:])}".strip()
-    result = {
+    result: dict[str, Any] = {
         "name": name,
         "command": command,
         "commit": commit,
@@ -89,5 +103,10 @@ def write_result(name: str, metrics: dict[str, float], packages: tuple[str, ...]
     }
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
+    if part is not None:
+        before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        result["parts"] = before.get("parts", {}) | {part: {"command": command, "commit": commit}}
+        result["metrics"] = before.get("metrics", {}) | result["metrics"]
+        result["command"] = f"python benchmarks/{Path(sys.argv[0]).name} PART, for each of parts"
     path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(path.read_text(encoding="utf-8"))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from capsar.analyze import Analyzer as Analyzer
     from capsar.analyze import load as load
+    from capsar.bulk.run import score as score
     from capsar.config import ModelConfig as ModelConfig
     from capsar.config import TrainConfig as TrainConfig
     from capsar.data.example import AspectSpan as AspectSpan
@@ -37,10 +38,11 @@ _HOMES = {
     "TrainConfig": "capsar.config",
     "evaluate": "capsar.evaluation.evaluate",
     "load": "capsar.analyze",
+    "score": "capsar.bulk.run",
     "train": "capsar.training.run",
 }
-_LEARNING = ("Capsar", "train")
-"""Names that need torch."""
+_EXTRAS = {"Capsar": "train", "train": "train", "score": "bulk"}
+"""Names that need an extra."""
 
 __all__ = [
     "Analyzer",
@@ -55,6 +57,7 @@ __all__ = [
     "__version__",
     "evaluate",
     "load",
+    "score",
     "train",
 ]
 
@@ -67,11 +70,11 @@ def __getattr__(name: str) -> object:
     try:
         value = getattr(import_module(home), name)
     except ModuleNotFoundError as error:
-        if name not in _LEARNING:
+        if name not in _EXTRAS:
             raise
         from capsar.errors import MissingExtraError
 
-        raise MissingExtraError("train", f"capsar.{name}") from error
+        raise MissingExtraError(_EXTRAS[name], f"capsar.{name}") from error
     globals()[name] = value
     return value
 

@@ -17,6 +17,7 @@ from capsar.cli.data import app as data_app
 from capsar.cli.evaluate import evaluate_command
 from capsar.cli.export import export_command
 from capsar.cli.inspect import inspect_command
+from capsar.cli.score import score_command
 from capsar.cli.serve import serve_command
 from capsar.cli.train import train_command
 from capsar.errors import CapsarError
@@ -35,6 +36,7 @@ app.command("train")(train_command)
 app.command("evaluate")(evaluate_command)
 app.command("inspect")(inspect_command)
 app.command("export")(export_command)
+app.command("score")(score_command)
 app.command("serve")(serve_command)
 
 

@@ -1,0 +1,155 @@
+"""Deaths at random moments: of workers, drivers and nodes, and what the output then holds."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+from bulk_corpus import check, read_summary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+WORKER = {"local": "capsar.bulk.worker", "ray": "FragmentScorer"}
+"""What the command line of a worker's process holds."""
+FRAGMENT_MB = 0.03
+
+
+def command(source: Path, output: Path, engine: str) -> list[str]:
+    words = [sys.executable, "-m", "capsar", "score", source, output, "--text-column", "review"]
+    words += ["--keep", "id", "--fragment-mb", FRAGMENT_MB, "--engine", engine, "--workers", 2]
+    return [str(word) for word in words]
+
+
+def finished(output: Path) -> set[str]:
+    return {path.name for path in output.glob("*.parquet")}
+
+
+@contextlib.contextmanager
+def job(source: Path, output: Path, engine: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a job as a process, and leave nothing of it running."""
+    driver = subprocess.Popen(
+        command(source, output, engine), stdout=subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+        yield driver
+    finally:
+        if driver.poll() is None:
+            driver.terminate()
+            driver.wait(60)
+
+
+def wait_for(output: Path, number: int, driver: subprocess.Popen[bytes]) -> None:
+    """Wait until so many fragments are finished, and then a little."""
+    while len(finished(output)) < number and driver.poll() is None:
+        time.sleep(0.02)
+    time.sleep(random.random() * 0.5)
+
+
+def workers_of(driver: subprocess.Popen[bytes], engine: str) -> list[psutil.Process]:
+    found = []
+    for process in psutil.Process(driver.pid).children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # it may be gone
+            if WORKER[engine] in " ".join(process.cmdline()):
+                found.append(process)
+    return found
+
+
+def worker_death(
+    source: Path, output: Path, engine: str, at: int, rows: int, expected: object
+) -> dict[str, float]:
+    """Kill one worker when `at` fragments are finished; the job must end by itself."""
+    with job(source, output, engine) as driver:
+        wait_for(output, at, driver)
+        victims = workers_of(driver, engine)
+        if victims:
+            random.choice(victims).kill()
+        if driver.wait(600) != 0:
+            raise SystemExit(f"the job ended with {driver.returncode}")
+    summary = read_summary(output)
+    found = check(str(output), rows, expected)
+    return found | {
+        "killed": len(victims) > 0,
+        "rework_share": summary["fragments_begun_again"] / summary["fragments"],
+        "not_skipped": 0,
+    }
+
+
+def driver_death(
+    source: Path, output: Path, engine: str, at: int, rows: int, expected: object
+) -> dict[str, float]:
+    """Kill the driver when `at` fragments are finished, and run the job again."""
+    with job(source, output, engine) as driver:
+        wait_for(output, at, driver)
+        is_killed = driver.poll() is None
+        os.kill(driver.pid, signal.SIGKILL)
+        driver.wait(60)
+    before = finished(output)
+    begun = len(list((output / "_job" / "scratch").glob("*")))
+    with job(source, output, engine) as driver:
+        if driver.wait(600) != 0:
+            raise SystemExit(f"the job ended with {driver.returncode}")
+    summary = read_summary(output)
+    return check(str(output), rows, expected) | {
+        "killed": is_killed,
+        "rework_share": begun / summary["fragments"],
+        # A worker may have finished its fragment after the listing: more may be skipped.
+        "not_skipped": max(0, len(before) - summary["fragments_skipped"]),
+    }
+
+
+def node_death(
+    source: Path, output: Path, _: str, at: int, rows: int, expected: object
+) -> dict[str, float]:
+    """Kill one of two nodes when `at` fragments are finished; the job must end by itself."""
+    arguments = [sys.executable, __file__, str(source), str(output), str(at)]
+    done = subprocess.run(arguments, check=False, timeout=900, stdout=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"the job ended with {done.returncode}")
+    summary = read_summary(output)
+    return check(str(output), rows, expected) | {
+        "killed": done.stdout.splitlines()[-1] == "killed",
+        "rework_share": summary["fragments_begun_again"] / summary["fragments"],
+        "not_skipped": 0,
+    }
+
+
+def run_on_two_nodes(source: str, output: str, at: int) -> None:
+    """Score on a simulated cluster of two nodes, one of which dies."""
+    from ray.cluster_utils import Cluster
+
+    from capsar.bulk.job import ScoreOptions
+    from capsar.bulk.run import Engine, score
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
+    second = cluster.add_node(num_cpus=2)
+    cluster.wait_for_nodes()
+    told = []
+
+    def die() -> None:
+        while len(finished(Path(output))) < at:
+            time.sleep(0.02)
+        time.sleep(random.random() * 0.5)
+        cluster.remove_node(second, allow_graceful=False)
+        told.append("killed")
+
+    threading.Thread(target=die, daemon=True).start()
+    options = ScoreOptions(text_column="review", keep=("id",), fragment_mb=FRAGMENT_MB)
+    engine = Engine("ray", (2, 2), cluster.address)
+    score(source, output, options, engine=engine)
+    cluster.shutdown()
+    print("killed" if told else "ended before")
+
+
+if __name__ == "__main__":
+    run_on_two_nodes(sys.argv[1], sys.argv[2], int(sys.argv[3]))

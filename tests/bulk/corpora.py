@@ -1,0 +1,84 @@
+"""Made-up corpora in every format, and what a serial run says of them."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as pds
+import pyarrow.parquet as pq
+
+import capsar
+from capsar.bulk.job import ScoreOptions
+from capsar.bulk.scorer import aspect_record
+
+THINGS = ["soup", "staff", "battery", "screen", "wine list", "price", "café", "waiter's tip"]
+FEELINGS = ["was cold", "were lovely", "is far too small", "could be better", "is just right"]
+ENDS = [".", "!", ' ("really")', ", I say;\nbuy it", " …", ""]
+OPTIONS = ScoreOptions(text_column="review", keep=("id",), fragment_mb=0.02)
+
+
+def reviews(number: int, seed: int = 0) -> list[str]:
+    """Reviews of one to three sentences, with commas, quotes and newlines in them."""
+    chance = random.Random(seed)
+
+    def sentence() -> str:
+        return f"The {chance.choice(THINGS)} {chance.choice(FEELINGS)}{chance.choice(ENDS)}"
+
+    return [" ".join(sentence() for _ in range(chance.randint(1, 3))) for _ in range(number)]
+
+
+def write(path: Path, texts: list[Any], first_id: int = 0) -> Path:
+    """Write texts with ids as the format that the file's name tells."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    ids = range(first_id, first_id + len(texts))
+    opened = gzip.open if path.suffix == ".gz" else open
+    name = path.name.removesuffix(".gz")
+    if name.endswith(".parquet"):
+        pq.write_table(pa.table({"id": ids, "review": texts}), path, row_group_size=200)
+    elif name.endswith(".csv"):
+        with opened(path, "wt", encoding="utf-8", newline="") as stream:
+            rows = csv.writer(stream)
+            rows.writerow(["id", "review"])
+            rows.writerows(zip(ids, texts, strict=True))
+    else:
+        with opened(path, "wt", encoding="utf-8", newline="") as stream:
+            for number, text in zip(ids, texts, strict=True):
+                stream.write(json.dumps({"id": number, "review": text}) + "\n")
+    return path
+
+
+def read_output(folder: str | Path) -> list[dict[str, Any]]:
+    """All rows of an output, in order of their ids, which are numbers again."""
+    rows = pds.dataset(str(folder), format="parquet").to_table().to_pylist()
+    for row in rows:
+        row["id"] = None if row["id"] is None else int(row["id"])
+    return sorted(rows, key=lambda row: (row["id"] is None, row["id"]))
+
+
+def serial(texts: list[str]) -> list[list[dict[str, Any]]]:
+    """What one Analyzer says of all texts, one after the other."""
+    return [[aspect_record(one) for one in found] for found in capsar.load().analyze(texts)]
+
+
+def assert_exactly_once(rows: list[dict[str, Any]], texts: list[str]) -> None:
+    """Every row is there once, with the answer of a serial run."""
+    assert [row["id"] for row in rows] == list(range(len(texts)))
+    for row, expected in zip(rows, serial(texts), strict=True):
+        assert row["error"] is None
+        assert_equal_answers(row["aspects"], expected)
+
+
+def assert_equal_answers(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
+    """Same spans and polarities, scores within 1e-4."""
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        scores, wanted = one["scores"], other["scores"]
+        assert one | {"scores": None} == other | {"scores": None}
+        assert scores.keys() == wanted.keys()
+        assert all(abs(scores[name] - wanted[name]) < 1e-4 for name in scores)

@@ -1,0 +1,99 @@
+"""Whoever dies, each row is there once, with its answer; benchmarks/bulk.py does it more often."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from corpora import OPTIONS, assert_exactly_once, read_output, reviews, serial, write
+
+import bulk_deaths
+from capsar.bulk.run import Engine, score
+from capsar.bulk.scorer import ASPECTS
+
+ROWS = 3000
+RIGHT = {"rows": ROWS, "missing": 0, "doubled": 0, "errors": 0, "unequal": 0, "not_skipped": 0}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus")
+    for first in range(0, ROWS, 500):
+        write(folder / f"{first}.parquet", reviews(ROWS)[first : first + 500], first)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def expected() -> Any:
+    return pa.array(serial(reviews(ROWS)), ASPECTS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["worker", "driver"])
+def test_a_death_on_this_machine(kind: str, corpus: Path, expected: Any, tmp_path: Path) -> None:
+    die = getattr(bulk_deaths, f"{kind}_death")
+    found = die(corpus, tmp_path / "out", "local", 2, ROWS, expected)
+    assert RIGHT.items() <= found.items()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["worker", "node"])
+def test_a_death_on_ray(kind: str, corpus: Path, expected: Any, tmp_path: Path) -> None:
+    die = getattr(bulk_deaths, f"{kind}_death")
+    found = die(corpus, tmp_path / "out", "ray", 2, ROWS, expected)
+    assert RIGHT.items() <= found.items()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_on_ray_a_row_that_kills_costs_only_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import os
+
+    texts = reviews(300)
+    write(tmp_path / "in" / "a.parquet", [*texts[:100], "poison that kills", *texts[101:]])
+    faults = str(Path(__file__).parent / "faults")
+    before = filter(None, [os.environ.get("PYTHONPATH")])
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([faults, *before]))
+    engine = Engine("ray", workers=(1, 2))
+    summary = score(str(tmp_path / "in"), str(tmp_path / "out"), OPTIONS, engine=engine)
+    assert summary.errors == {"the process died": 1}
+    rows = read_output(tmp_path / "out")
+    assert rows[100]["error"] == "the process died: exit code -9"
+    assert [row["id"] for row in rows if row["aspects"] is None] == [100]
+
+
+@pytest.mark.slow
+def test_a_store_that_is_killed_and_comes_back(tmp_path: Path) -> None:
+    import threading
+
+    import pyarrow.dataset as pds
+
+    from seaweed import seaweed
+
+    texts = reviews(1000)
+    content = write(tmp_path / "a.parquet", texts).read_bytes()
+    with seaweed(tmp_path / "store") as weed:
+        with weed.filesystem.open_output_stream("reviews/in/a.parquet") as stream:
+            stream.write(content)
+        source, target = (f"s3://reviews/{name}{weed.settings}" for name in ("in", "out"))
+        outages = []
+
+        def interrupt(_: object) -> None:
+            if not outages:
+                outages.append(weed.kill())
+                threading.Timer(2, weed.start).start()
+
+        two = Engine(workers=(2, 2))
+        options = OPTIONS.__class__(text_column="review", keep=("id",), fragment_mb=0.005)
+        summary = score(source, target, options, engine=two, on_progress=interrupt)
+        assert (summary.rows, len(outages)) == (1000, 1)
+        assert summary.fragments > 3
+        table = pds.dataset("reviews/out", format="parquet", filesystem=weed.filesystem).to_table()
+        assert_exactly_once(sorted(table.to_pylist(), key=lambda row: row["id"]), texts)
+        again = score(source, target, options, engine=two)
+        assert again.fragments_skipped == again.fragments

@@ -1,0 +1,112 @@
+"""Files by address: this machine, and a store of fsspec."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import fsspec
+import pytest
+from corpora import OPTIONS, assert_exactly_once, reviews, write
+
+from capsar.bulk import store
+from capsar.bulk.fragments import file_format, make_fragment
+from capsar.bulk.store import InputFile
+from capsar.errors import DataError
+
+
+def test_addresses_have_one_form() -> None:
+    assert store.normal("s3://bucket/folder/?region=x") == "s3://bucket/folder?region=x"
+    assert store.join("s3://bucket/a?region=x", "b", "c") == "s3://bucket/a/b/c?region=x"
+    assert store.base_name("s3://bucket/a.csv?region=x") == "a.csv"
+    assert store.normal("file:///a/b/../c") == store.normal("/a/c") == "/a/c"
+    assert store.is_local("a?b.csv")
+    assert store.join("/what?", "a") == "/what?/a"
+
+
+def test_files_are_found_in_folders_and_by_patterns(tmp_path: Path) -> None:
+    for name in ("b.csv", "a.csv", "deep/c.csv", "_no/d.csv", ".no.csv", "x.jsonl"):
+        write(tmp_path / name, ["x"])
+
+    def names(address: Path) -> list[str]:
+        found = store.find_inputs(str(address))
+        return [Path(file.address).relative_to(tmp_path).as_posix() for file in found]
+
+    assert names(tmp_path) == ["a.csv", "b.csv", "deep/c.csv", "x.jsonl"]
+    assert names(tmp_path / "*.csv") == ["a.csv", "b.csv"]
+    assert names(tmp_path / "a.csv") == ["a.csv"]
+    for nothing in ("nothing", "*.parquet", "_no/deeper"):
+        with pytest.raises(DataError, match=r"There (is no file|are no files)"):
+            names(tmp_path / nothing)
+
+
+def test_a_store_that_is_away_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr("capsar.bulk.store.time.sleep", waited.append)
+    calls = iter([OSError("away"), OSError("away"), "here"])
+
+    def call() -> str:
+        answer = next(calls)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    assert store.retried("s3://bucket", call) == "here"
+    assert waited == [0.5, 1.0]
+    calls = iter([OSError("bad disk")])
+    with pytest.raises(OSError, match="bad disk"):
+        store.retried("/local", call)
+    assert 300 <= sum(store.waiting_times()) < 320
+
+
+def test_a_job_in_a_store_of_fsspec(tmp_path: Path) -> None:
+    """In one process, because what it holds is of that process."""
+    from capsar.bulk.job import Job
+    from capsar.bulk.ledger import open_ledger
+    from capsar.bulk.output import read_report
+    from capsar.bulk.readers import read_slices
+    from capsar.bulk.worker import Worker
+
+    memory = fsspec.filesystem("memory")
+    texts = reviews(300)
+    memory.pipe_file("/in/a.jsonl", write(tmp_path / "a.jsonl", texts).read_bytes())
+    job = Job.make(OPTIONS, "memory://out")
+    ledger = open_ledger(job, ["memory://in"])
+    assert len(ledger.fragments) > 1
+    worker = Worker(job)
+    for fragment in ledger.fragments:
+        report = worker.score(fragment)
+        assert report == read_report(store.join(job.output, fragment.name))
+    assert len(open_ledger(job, ["memory://in"]).finished) == len(ledger.fragments)
+    rows = []
+    for name in store.names_in("memory://out"):
+        import pyarrow.parquet as pq
+
+        with store.open_input(store.join("memory://out", name)) as stream:
+            rows += pq.read_table(stream).to_pylist()
+    rows = [row | {"id": int(row["id"])} for row in rows]
+    assert_exactly_once(sorted(rows, key=lambda row: row["id"]), texts)
+    assert sum(len(s.rows) for f in ledger.fragments for s in read_slices(f, OPTIONS)) == 300
+    memory.rm("/out", recursive=True)
+    memory.rm("/in", recursive=True)
+
+
+def test_names_of_outputs_follow_file_version_and_range() -> None:
+    file = InputFile("/data/My reviews.v2.csv.gz", 10, "1")
+    name = make_fragment(file, 0, 5, 5).name
+    assert name == make_fragment(file, 0, 5, 7).name
+    assert name.startswith("My-reviews-000000000000-")
+    others = [
+        make_fragment(InputFile("/other/My reviews.v2.csv.gz", 10, "1"), 0, 5, 5),
+        make_fragment(InputFile(file.address, 11, "1"), 0, 5, 5),
+        make_fragment(InputFile(file.address, 10, "2"), 0, 5, 5),
+        make_fragment(file, 0, 6, 5),
+    ]
+    assert len({name, *(other.name for other in others)}) == 5
+
+
+def test_formats_are_told_by_names() -> None:
+    assert file_format("a.CSV.gz") == ("csv", "gzip")
+    assert file_format("s3://b/a.parquet?x=1") == ("parquet", None)
+    for name in ("a.txt", "a.parquet.gz", "csv"):
+        with pytest.raises(DataError, match="Cannot tell the format"):
+            file_format(name)
