@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 from capsar.data.example import AspectSpan
 from capsar.schema import SCHEMA_VERSION, document
+from capsar.sentences import split_sentences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from capsar.analyze import Analyzer, Explanation
+    from capsar.schema import AspectSentiment
 
 Aspect = str | AspectSpan
 _CHARS_OF_A_TEXT = 32
@@ -80,14 +82,19 @@ def _analyzed(analyzer: Analyzer, tasks: Sequence[Task]) -> tuple[list[int], Ite
     asked = {place: task.text for place, task in enumerate(tasks) if isinstance(task, Analyze)}
     texts = list(asked.values())
     found = analyzer.analyze(texts) if texts else []
-    return list(asked), (_json(document(t, f)) for t, f in zip(texts, found, strict=True))
+    return list(asked), _documents(texts, found)
 
 
 def _classified(analyzer: Analyzer, tasks: Sequence[Task]) -> tuple[list[int], Iterator[bytes]]:
     asked = {place: task for place, task in enumerate(tasks) if isinstance(task, Classify)}
     texts = [task.text for task in asked.values()]
     found = analyzer.classify(texts, [t.aspects for t in asked.values()]) if texts else []
-    return list(asked), (_json(document(t, f)) for t, f in zip(texts, found, strict=True))
+    return list(asked), _documents(texts, found)
+
+
+def _documents(texts: Sequence[str], found: Sequence[list[AspectSentiment]]) -> Iterator[bytes]:
+    for text, aspects in zip(texts, found, strict=True):
+        yield _json(document(text, aspects, split_sentences(text)))
 
 
 def _explained(explanation: Explanation, aspect: Aspect | None) -> bytes:

@@ -10,7 +10,7 @@ from capsar.analyze import Analyzer
 _healthy = Analyzer.analyze_stream
 
 
-def _poisoned(self: Analyzer, texts: Iterable[str]) -> Iterator[Any]:
+def _poisoned(self: Analyzer, texts: Iterable[str], **options: Any) -> Iterator[Any]:
     def tasted() -> Iterator[str]:
         for text in texts:
             if "poison that raises" in text:
@@ -19,7 +19,7 @@ def _poisoned(self: Analyzer, texts: Iterable[str]) -> Iterator[Any]:
                 os.kill(os.getpid(), signal.SIGKILL)
             yield text
 
-    return _healthy(self, tasted())
+    return _healthy(self, tasted(), **options)
 
 
 Analyzer.analyze_stream = _poisoned  # type: ignore[method-assign]

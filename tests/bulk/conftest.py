@@ -1,0 +1,3 @@
+"""Faults are for processes of their own; collected here, they would be everybody's."""
+
+collect_ignore = ["faults"]
