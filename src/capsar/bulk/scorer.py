@@ -28,6 +28,8 @@ ASPECTS = pa.list_(
             ("end", pa.int32()),
             ("polarity", pa.string()),
             ("scores", pa.struct([(str(polarity), pa.float32()) for polarity in CLASSES])),
+            ("confidence", pa.float32()),
+            ("aspect_confidence", pa.float32()),
         ]
     )
 )
@@ -42,6 +44,8 @@ def aspect_record(found: AspectSentiment) -> dict[str, Any]:
         "end": found.end,
         "polarity": str(found.polarity),
         "scores": {str(polarity): score for polarity, score in found.scores.items()},
+        "confidence": found.confidence,
+        "aspect_confidence": found.aspect_confidence,
     }
 
 
