@@ -15,7 +15,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
-FIGURE = re.compile(r"((?:\d[\d,]*)?\.?\d+)[^\d`(]*\(`([\w-]+)\.json`:\s`([\w/-]+)`\)")
+FIGURE = re.compile(r"((?:\d[\d,]*)?\.?\d+)[^\d`(<]*<!-- ([\w-]+)\.json: ([\w/-]+) -->")
+"""A figure, and after it, for those who read the source, where it comes from."""
 
 
 def text_of(page: Path) -> str:
@@ -87,7 +88,7 @@ def test_figures_of_the_summary_are_found_by_what_they_are() -> None:
     summary = [dict(zip(keys, row, strict=True)) for row in rows]
     assert summarized(summary, "table2/capsar/laptop/ours/accuracy/mean") == 0.7
     assert summarized(summary, "table4/capsar/laptop/ours/all/map/sd") == 0.02
-    text = "accuracy .7000 (`summary.json`: `table2/capsar/laptop/ours/accuracy/mean`)"
+    text = "accuracy .7000<!-- summary.json: table2/capsar/laptop/ours/accuracy/mean -->"
     assert FIGURE.findall(text) == [(".7000", "summary", "table2/capsar/laptop/ours/accuracy/mean")]
 
 
