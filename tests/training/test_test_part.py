@@ -204,12 +204,12 @@ for name in {TESTED!r}:
 def test_a_training_that_peeked_would_be_caught(shared: Path, tmp_path: Path) -> None:
     """The same training, spoilt: the threshold is tuned on the test part."""
     spoil = """
-import capsar.training.run as run
+import capsar.training.finish as finish
 from capsar.data.catalog import test_examples
-tune = run.choose_about_threshold
+tune = finish.choose_about_threshold
 def peek(model, tokenizer, dev):
     return tune(model, tokenizer, [e for e in test_examples("semeval14-laptops") if e.spans])
-run.choose_about_threshold = peek
+finish.choose_about_threshold = peek
 """
     source = {"train": "semeval14-laptops", "train_share": 0.05, "word_dim": 8}
     content = json.dumps(TINY | {"data": source})
