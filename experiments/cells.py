@@ -6,6 +6,8 @@ import textwrap
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from interval import difference_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -78,6 +80,20 @@ def signed(value: float) -> str:
 def listed(names: list[str]) -> str:
     """Return names as a sentence lists them."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def by_verdict(named: Iterable[tuple[str, Entry]], words: dict[str, str]) -> list[str]:
+    """Return a sentence's part for each verdict on differences: its words, and what it holds for.
+
+    Args:
+        named: Differences, and what each is called.
+        words: How a verdict is told.
+    """
+    verdicts: dict[str, list[str]] = {}
+    for name, entry in named:
+        verdicts.setdefault(difference_of(entry).verdict, []).append(name)
+    return [f"{words[verdict]} {listed(verdicts[verdict])}" for verdict in words
+            if verdict in verdicts]  # fmt: skip
 
 
 def table(header: list[str], rows: list[list[Any]]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from cells import interval, listed, paragraph, signed, table
+from cells import by_verdict, interval, listed, paragraph, signed, table
 from entries import DATASETS, METRICS, ROWS
 from interval import difference_of
 from summarize import never_moved
@@ -30,11 +30,8 @@ def in_short(found: Entries) -> list[str]:
     }
     lines = []
     for row in _ABLATIONS:
-        verdicts: dict[str, list[str]] = {}
-        for dataset, metric, entry in _entries(found, row):
-            shown = f"{DATASETS[dataset]} {METRICS[metric]}"
-            verdicts.setdefault(difference_of(entry).verdict, []).append(shown)
-        told = [f"{words[v]} {listed(verdicts[v])}" for v in words if v in verdicts]
+        named = [(f"{DATASETS[d]} {METRICS[m]}", entry) for d, m, entry in _entries(found, row)]
+        told = by_verdict(named, words)
         if told:
             lines.append(
                 f"{ROWS[row]} against CAPSAR: the paper says that every figure falls. Ours "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cells import compared, interval, listed, paragraph, signed, spread, table
+from cells import by_verdict, compared, interval, paragraph, signed, spread, table
 from entries import DATASETS, ENCODER_ROWS, METRICS, RANKING, VARIANTS
 from interval import difference_of
 
@@ -47,12 +47,11 @@ def in_short(found: Entries) -> list[str]:
     }
     lines = []
     for encoder in _encoders(found):
-        verdicts: dict[str, list[str]] = {}
-        for entry in _differences(found, _CLAIM, encoder):
-            metric = METRICS[entry["metric"].removesuffix("_vs_bert")]
-            shown = f"{DATASETS[entry['dataset']]} {metric}"
-            verdicts.setdefault(difference_of(entry).verdict, []).append(shown)
-        told = [f"{words[v]} {listed(verdicts[v])}" for v in words if v in verdicts]
+        named = [
+            (f"{DATASETS[e['dataset']]} {METRICS[e['metric'].removesuffix('_vs_bert')]}", e)
+            for e in _differences(found, _CLAIM, encoder)
+        ]
+        told = by_verdict(named, words)
         if told:
             lines.append(
                 f"CAPSAR-BERT against BERT on {encoder}: the paper says that every figure rises. "

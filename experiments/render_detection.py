@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cells import interval, listed, number, paragraph, seeds, spread, table
+from cells import by_verdict, interval, listed, number, paragraph, seeds, spread, table
 from entries import DATASETS, METRICS, RANKING, ROWS
 from interval import difference_of
 from summarize import GOLDS, SCORES
@@ -46,20 +46,20 @@ def in_short(found: Entries) -> list[str]:
         told = [f"{METRICS[e['metric']]} {spread(e)} (paper {number(e['paper'])})" for e in entries]
         if told:
             lines.append(f"Detection on {DATASETS[dataset]}, all terms: {listed(told)}.")
-    verdicts: dict[str, list[str]] = {}
-    for dataset in ("restaurant", "laptop"):
-        for metric in RANKING:
-            name = f"{metric}_vs_centroid"
-            for entry in found.all_of("table4", [name], dataset=dataset, gold="all", **_MAIN):
-                shown = f"{DATASETS[dataset]} {METRICS[metric]}"
-                verdicts.setdefault(difference_of(entry).verdict, []).append(shown)
+    named = [
+        (f"{DATASETS[dataset]} {METRICS[metric]}", entry)
+        for dataset in ("restaurant", "laptop")
+        for metric in RANKING
+        for entry in found.all_of(
+            "table4", [f"{metric}_vs_centroid"], dataset=dataset, gold="all", **_MAIN
+        )
+    ]
     words = {
         "rises": "beat it in",
         "falls": "are below it in",
         "cannot be told": "cannot be told from it in",
     }
-    told = [f"{words[verdict]} {listed(verdicts[verdict])}" for verdict in words
-            if verdict in verdicts]  # fmt: skip
+    told = by_verdict(named, words)
     if told:
         control = "Against the centroid control, which has no network, the capsules"
         lines.append(f"{control} {'; they '.join(told)}.")
