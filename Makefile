@@ -2,7 +2,7 @@
 
 install:  ## everything a developer needs, at the versions known to work together; torch alone first
 	python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,train,hub,bert,ray,serve]'
+	python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,train,hub,bert,openvino,ray,serve]'
 
 check:  ## style, types, import direction, spelling
 	ruff check .

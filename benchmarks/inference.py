@@ -25,6 +25,7 @@ from capsar.config import ModelConfig
 from capsar.model.batch import Batch
 from capsar.model.network import Capsar
 from capsar.runtime import Rows, Runtime
+from capsar.sessions import Sessions
 from capsar.text import SEGMENTATION, WordTokenizer
 from capsar.training.export import export_capsules, export_encoder
 from measure import in_turn, peak_memory_mb, ratio, run_fresh, write_result
@@ -90,7 +91,7 @@ def prepare(
 def measure_speed(folder: Path) -> dict[str, float]:
     torch.set_num_threads(1)
     model = make_bundle(folder)
-    runtime = Runtime(open_bundle(folder))
+    runtime = Runtime(Sessions(open_bundle(folder)))
     analyzer = Analyzer(folder)
     texts, given = zip(*sentences(SENTENCES), strict=True)
 

@@ -25,6 +25,7 @@ from capsar.data.catalog import test_examples
 from capsar.evaluation.evaluate import evaluate, judgeable
 from capsar.model.network import Capsar
 from capsar.runtime import Rows, Runtime
+from capsar.sessions import Sessions
 from capsar.text import Layout, segment
 from capsar.training.prepare import prepare_data
 from capsar.training.run import export_bundle, load_network
@@ -55,27 +56,6 @@ class Calibration:
     def get_next(self) -> dict[str, NDArray[Any]] | None:
         """Return the next batch, until there is none."""
         return next(self._feeds, None)
-
-
-class OpenVinoRuntime(Runtime):
-    """The encoder on OpenVINO in bf16, the capsules on ONNX Runtime."""
-
-    def __init__(self, folder: Path) -> None:
-        import openvino
-
-        super().__init__(open_bundle(folder))
-        core = openvino.Core()
-        settings = {"INFERENCE_PRECISION_HINT": "bf16", "INFERENCE_NUM_THREADS": 1}
-        self._compiled = core.compile_model(str(folder / ENCODER), "CPU", settings)
-
-    def _read(self, arrays: dict[str, NDArray[Any]]) -> list[Any]:
-        import onnxruntime
-
-        found = self._compiled({name: arrays[name] for name in self._reads})
-        return [
-            onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(found[name]))
-            for name in ("states", "word_vectors")
-        ]
 
 
 def with_encoder(source: Path, folder: Path, content: bytes) -> Path:
@@ -150,9 +130,9 @@ def fuse(source: Path, config: dict[str, Any]) -> bytes:
 
 def ways(source: Path, scratch: Path, calibration: list[Rows]) -> Iterator[tuple[str, Runtime]]:
     """Yield every way to run a bundle that can be had here."""
-    yield "fp32", Runtime(open_bundle(source))
+    yield "fp32", Runtime(Sessions(open_bundle(source)))
     export_bundle(source, scratch / "int8", store="int8")
-    yield "stored_int8", Runtime(open_bundle(scratch / "int8"))
+    yield "stored_int8", Runtime(Sessions(open_bundle(scratch / "int8")))
     config = open_bundle(source).config.get("transformer", {})
     model, _ = load_network(source)
     if not isinstance(model, Capsar):
@@ -169,13 +149,12 @@ def ways(source: Path, scratch: Path, calibration: list[Rows]) -> Iterator[tuple
     for name, make in made.items():
         try:
             folder = with_encoder(source, scratch / name, make())
-            yield name, Runtime(open_bundle(folder))
+            yield name, Runtime(Sessions(open_bundle(folder)))
         except Exception as error:  # noqa: BLE001  (whatever a tool raises, the others go on)
             print(f"{name}: not had: {error!r:.300}")
-    try:
-        yield "openvino_bf16", OpenVinoRuntime(source)
-    except ImportError:
-        print("openvino_bf16: not had: openvino is not installed")
+    yield "openvino", Runtime(Sessions(open_bundle(source), backend="openvino"))
+    smaller = Sessions(open_bundle(scratch / "int8"), backend="openvino")
+    yield "openvino_stored_int8", Runtime(smaller)
 
 
 def layouts_of(analyzer: Analyzer, examples: list[Example]) -> list[Layout]:
@@ -220,7 +199,9 @@ def main() -> None:
     if options.dry:
         print(metrics)
     else:
-        write_result("inference-bert", metrics, ("torch", "transformers", "onnxruntime"))
+        write_result(
+            "inference-bert", metrics, ("torch", "transformers", "onnxruntime", "openvino")
+        )
 
 
 def measure(

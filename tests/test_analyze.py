@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from families import FAMILIES, make_bundle
+from families import FAMILIES, ON_OPENVINO, make_bundle
 from hostile_text import HOSTILE
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -19,7 +19,7 @@ from test_export import all_nodes
 
 from capsar.analyze import Analyzer, load
 from capsar.aspects import find_aspects
-from capsar.bundle import open_bundle, write_bundle
+from capsar.bundle import write_bundle
 from capsar.data.example import AspectSpan
 from capsar.data.readers import read_examples
 from capsar.errors import (
@@ -27,6 +27,7 @@ from capsar.errors import (
     AspectNotFoundError,
     ConfigError,
     DataError,
+    MissingExtraError,
     VersionMismatchError,
 )
 from capsar.labels import CLASSES, Polarity
@@ -40,29 +41,57 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("families")
 
 
-@pytest.fixture(scope="session", params=FAMILIES)
-def bundle(folder: Path, request: pytest.FixtureRequest) -> Path:
-    """A small model of each family and storage option."""
-    return make_bundle(request.param, folder)
+@pytest.fixture(
+    scope="session",
+    params=[
+        *((family, "onnxruntime") for family in FAMILIES),
+        *((family, "openvino") for family in ON_OPENVINO),
+    ],
+    ids="-".join,
+)
+def family(request: pytest.FixtureRequest) -> tuple[str, str]:
+    """Each family and storage option, and what runs it."""
+    return request.param  # type: ignore[no-any-return]
 
 
 @pytest.fixture(scope="session")
-def analyzer(bundle: Path) -> Analyzer:
-    return load(bundle)
+def bundle(folder: Path, family: tuple[str, str]) -> Path:
+    return make_bundle(family[0], folder)
 
 
-def test_given_aspects_are_classified(analyzer: Analyzer) -> None:
+@pytest.fixture(scope="session")
+def analyzer(bundle: Path, family: tuple[str, str]) -> Analyzer:
+    return load(bundle, backend=family[1])
+
+
+@pytest.fixture(scope="session")
+def atol(family: tuple[str, str]) -> float:
+    """How far an answer may move with its neighbours: as far as the last digits of its numbers."""
+    return 1e-5 if family[1] == "onnxruntime" else 2e-3
+
+
+def test_given_aspects_are_classified(analyzer: Analyzer, atol: float) -> None:
     text = "The soup was awful on day 3, but I found the staff rather perfect."
     (answers,) = analyzer.classify([text], [["soup", AspectSpan(45, 50)]])
     assert [(a.text, a.start, a.end) for a in answers] == [("soup", 4, 8), ("staff", 45, 50)]
     assert answers[0].polarity == max(answers[0].scores, key=answers[0].scores.__getitem__)
     again, nothing = analyzer.classify([text, text], ["soup", []])
-    assert again[0].scores == pytest.approx(answers[0].scores, abs=1e-5)
+    assert again[0].scores == pytest.approx(answers[0].scores, abs=atol)
     assert nothing == []
     assert set(answers[0].as_dict()) == {
         "text", "start", "end", "polarity", "scores", "confidence", "aspect_confidence",
         "abstained",
     }  # fmt: skip
+
+
+def test_a_backend_says_what_it_cannot_do(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="onnxruntime, openvino; got 'tpu'"):
+        load(make_bundle("bert", folder), backend="tpu")
+    with pytest.raises(ConfigError, match="for transformers"):
+        load(make_bundle("bigru", folder), backend="openvino")
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    with pytest.raises(MissingExtraError, match="capsar\\[openvino\\]"):
+        load(make_bundle("bert", folder), backend="openvino")
 
 
 def test_what_was_learnt_is_told(folder: Path) -> None:
@@ -72,16 +101,16 @@ def test_what_was_learnt_is_told(folder: Path) -> None:
 
 
 def test_the_analyzer_says_what_the_network_says(
-    analyzer: Analyzer, bundle: Path, folder: Path
+    analyzer: Analyzer, bundle: Path, folder: Path, family: tuple[str, str]
 ) -> None:
     examples = list(read_examples(folder / "reviews.csv"))
     network = NetworkPredictor(*load_network(bundle))
     ours, theirs = analyzer.predict_lengths(examples), network.predict_lengths(examples)
-    rounded = open_bundle(bundle).config.get("store") == "int8"
+    rounded = family[0].endswith("int8") or family[1] == "openvino"
     np.testing.assert_allclose(ours, theirs, atol=0.02 if rounded else 1e-4)
 
 
-def test_an_answer_depends_on_its_text_alone(analyzer: Analyzer, folder: Path) -> None:
+def test_an_answer_depends_on_its_text_alone(analyzer: Analyzer, folder: Path, atol: float) -> None:
     """Not on batch, order or padding; the longest sentences need several windows."""
     examples = list(read_examples(folder / "reviews.csv"))[:60]
     texts = [f"{e.text} Again. " * (1 + 7 * (i % 5 == 0)) for i, e in enumerate(examples)]
@@ -92,11 +121,11 @@ def test_an_answer_depends_on_its_text_alone(analyzer: Analyzer, folder: Path) -
     for i, (text, aspect) in enumerate(zip(texts, aspects, strict=True)):
         for others in (analyzer.classify([text], [aspect])[0], backwards[i]):
             for polarity in CLASSES:
-                expected = pytest.approx(others[0].scores[polarity], abs=1e-5)
+                expected = pytest.approx(others[0].scores[polarity], abs=atol)
                 assert together[i][0].scores[polarity] == expected
         (alone,) = analyzer.open_sentences([text])
-        np.testing.assert_allclose(opened[i].lengths, alone.lengths, atol=1e-5)
-        np.testing.assert_allclose(opened[i].scores, alone.scores, atol=1e-5)
+        np.testing.assert_allclose(opened[i].lengths, alone.lengths, atol=atol)
+        np.testing.assert_allclose(opened[i].scores, alone.scores, atol=atol)
 
 
 def test_no_graph_quantises_by_its_batch(bundle: Path) -> None:
@@ -119,7 +148,9 @@ def test_explanations_sum_to_the_lengths(analyzer: Analyzer) -> None:
             assert all(-1.001 <= score <= 1.001 for score in explanation.about[polarity])
 
 
-def test_streams_answer_in_order_and_read_no_further_than_they_must(analyzer: Analyzer) -> None:
+def test_streams_answer_in_order_and_read_no_further_than_they_must(
+    analyzer: Analyzer, atol: float
+) -> None:
     texts = [f"The soup was {'very ' * (i % 7)}great on day {i}." for i in range(2500)]
     asked = 0
 
@@ -138,7 +169,7 @@ def test_streams_answer_in_order_and_read_no_further_than_they_must(analyzer: An
         alone = analyzer.classify([texts[index]], ["soup"])[0][0]
         for polarity in CLASSES:
             assert answers[index][0].scores[polarity] == pytest.approx(
-                alone.scores[polarity], abs=1e-5
+                alone.scores[polarity], abs=atol
             )
 
 
@@ -239,7 +270,7 @@ def test_aspects_are_found_by_hand() -> None:
     assert find_aspects("", [], lengths, about, threshold=0.5) == []
 
 
-def test_no_torch_and_no_socket_are_needed(bundle: Path) -> None:
+def test_no_torch_and_no_socket_are_needed(bundle: Path, family: tuple[str, str]) -> None:
     text = "The soup was awful, and the battery life, again and again, rather great."
     code = f"""
 import sys
@@ -250,23 +281,23 @@ def forbid(event, arguments):
         raise RuntimeError(event)
 sys.addaudithook(forbid)
 import capsar
-analyzer = capsar.load({str(bundle)!r})
+analyzer = capsar.load({str(bundle)!r}, backend={family[1]!r})
 print(repr((analyzer.classify([{text!r}], [["soup", "battery life"]]), analyzer.explain({text!r}))))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    here = load(bundle)
+    here = load(bundle, backend=family[1])
     same = (here.classify([text], [["soup", "battery life"]]), here.explain(text))
     assert done.stdout.strip() == repr(same)
 
 
-def test_opened_sentences_are_explained_ones(analyzer: Analyzer) -> None:
+def test_opened_sentences_are_explained_ones(analyzer: Analyzer, atol: float) -> None:
     texts = ["The soup was great.", "", *HOSTILE, "I found the pool rather cold, but the staff ok."]
     opened = analyzer.open_sentences(texts)
     assert len(opened) == len(texts)
     for text, found in zip(texts, opened, strict=True):
         alone = analyzer.explain(text)
         assert found.scores.shape == (len(CLASSES), len(segment(text)))
-        assert found.lengths == pytest.approx(list(alone.lengths.values()), abs=1e-5)
+        assert found.lengths == pytest.approx(list(alone.lengths.values()), abs=atol)
         expected = np.array(list(alone.about.values())).reshape(found.scores.shape)
-        assert found.scores == pytest.approx(expected, abs=1e-5)
+        assert found.scores == pytest.approx(expected, abs=atol)

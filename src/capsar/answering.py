@@ -12,15 +12,16 @@ from capsar.errors import ArtifactError
 from capsar.labels import CLASSES
 from capsar.pieces import load_tokenizer
 from capsar.question import Question, batches_by_length, route_slices
-from capsar.runtime import CPU, Answers, Encoded, Rows, Runtime, join_answers
+from capsar.runtime import Answers, Encoded, Rows, Runtime, join_answers
 from capsar.tagging import find_spans, span_scores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from numpy.typing import NDArray
 
     from capsar.bundle import Bundle
+    from capsar.sessions import Sessions
     from capsar.text import Layout
 
 T = TypeVar("T")
@@ -31,13 +32,12 @@ class Answering:
 
     Args:
         bundle: A verified bundle.
-        threads: Of each graph.
-        providers: Where the graphs run, as ONNX Runtime names them.
+        sessions: Its graphs.
     """
 
-    def __init__(self, bundle: Bundle, *, threads: int = 1, providers: Sequence[str] = CPU) -> None:
+    def __init__(self, bundle: Bundle, sessions: Sessions) -> None:
         self.tokenizer = load_tokenizer(bundle.path(TOKENIZER), bundle.config)
-        self.runtime = Runtime(bundle, threads=threads, providers=providers)
+        self.runtime = Runtime(sessions)
         self.span_bias = number_of(bundle, "span_bias", 0.0)
 
     def answer(self, questions: list[Question], *, outputs: tuple[str, ...] = ()) -> list[Answers]:

@@ -1,50 +1,26 @@
-"""ONNX sessions: arrays -> arrays. Sessions may be shared by threads."""
+"""Arrays -> arrays, by the graphs of a bundle."""
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnxruntime
 
-from capsar.bundle import CAPSULES, ENCODER, SPANS
-from capsar.errors import ArtifactError, ConfigError
+from capsar.errors import ConfigError
 from capsar.labels import CLASSES
 from capsar.pieces import to_words, word_places
+from capsar.sessions import as_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from capsar.bundle import Bundle
+    from capsar.sessions import Sessions
     from capsar.text import Layout
 
-CPU = ("CPUExecutionProvider",)
-_MOST_THREADS = 512
-_OUTPUTS = {
-    ENCODER: [{"states", "word_vectors"}],
-    CAPSULES: [{"lengths", "about", "because"}],
-    SPANS: [{"tags"}],
-}
-_INPUTS = {
-    ENCODER: ({"ids", "mask"}, {"ids", "mask", "segments"}),
-    CAPSULES: (
-        {
-            "states", "word_vectors", "mask", "words", "sentence", "first_words",
-            "want_about", "want_because",
-        },
-    ),
-    SPANS: ({"states", "places", "known", "about", "lengths"},),
-}  # fmt: skip
 _IDS_AT_ONCE = 8192
-_EXTERNAL_DATA = "session.model_external_initializers_file_folder_path"
-"""Where a graph may keep data outside itself: nowhere. The default is the working folder."""
-
-_FOLD_STORED = "session.disable_quant_qdq"
-"""Weights that are only stored in 8 bits are turned back once, at load, and not in every run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,38 +95,19 @@ def join_answers(parts: Sequence[Answers]) -> Answers:
 
 
 class Runtime:
-    """The graphs of a bundle.
+    """What the graphs of a bundle say of arrays. Several threads may share one.
 
     Args:
-        bundle: A verified bundle.
-        threads: Of each graph; several threads or processes may each have a runtime of one.
-        providers: Where the graphs run, in order of preference, as ONNX Runtime names them.
+        sessions: The graphs.
     """
 
-    def __init__(self, bundle: Bundle, *, threads: int = 1, providers: Sequence[str] = CPU) -> None:
-        if type(threads) is not int or not 1 <= threads <= _MOST_THREADS:
-            raise ConfigError(f"threads must be from 1 to {_MOST_THREADS}, got {threads!r}")
-        providers = [providers] if isinstance(providers, str) else providers
-        unknown = set(providers) - set(onnxruntime.get_available_providers())
-        if unknown:
-            known = ", ".join(onnxruntime.get_available_providers())
-            raise ConfigError(f"Providers {sorted(unknown)} are not here; here are: {known}")
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.inter_op_num_threads = 1
-        options.log_severity_level = 4  # failures are raised, and need not be printed as well
-        options.add_session_config_entry(_EXTERNAL_DATA, os.devnull)
-        if bundle.config.get("store") == "int8":
-            options.add_session_config_entry(_FOLD_STORED, "1")
-        self._encoder = _open(bundle, ENCODER, options, providers)
-        self._reads = [value.name for value in self._encoder.get_inputs()]
-        self._capsules = _open(bundle, CAPSULES, options, providers)
-        self._spans = _open(bundle, SPANS, options, providers) if SPANS in bundle.files else None
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
 
     @property
     def has_spans(self) -> bool:
         """Whether the bundle has an extraction head."""
-        return self._spans is not None
+        return self._sessions.spans is not None
 
     def encode(self, rows: Rows, window: int = 0) -> Encoded:
         """Encode sentences; where none is longer than a window, the states stay with the engine.
@@ -161,14 +118,10 @@ class Runtime:
         """
         arrays = {"ids": rows.ids, "mask": rows.mask, "segments": rows.segments}
         long = window and rows.ids.shape[1] > window
-        states, word_vectors = self._read_windows(arrays, window) if long else self._read(arrays)
+        states, word_vectors = (
+            self._read_windows(arrays, window) if long else self._sessions.encoder.read(arrays)
+        )
         return Encoded(states, word_vectors, rows.words >= 0, rows.words)
-
-    def _read(self, arrays: dict[str, NDArray[Any]]) -> list[Any]:
-        feeds = {
-            name: onnxruntime.OrtValue.ortvalue_from_numpy(arrays[name]) for name in self._reads
-        }
-        return _run(self._encoder, ENCODER, ["states", "word_vectors"], feeds)
 
     def _read_windows(self, arrays: dict[str, NDArray[Any]], window: int) -> list[Any]:
         """Encode long sentences window by window, a few at a time, and join what comes out."""
@@ -179,15 +132,13 @@ class Runtime:
         at_once = max(1, _IDS_AT_ONCE // window)
         for start in range(0, len(read), at_once):
             some = read[start : start + at_once]
-            found = self._read({name: part[some] for name, part in parts.items()})
+            found = self._sessions.encoder.read({name: part[some] for name, part in parts.items()})
             for number, value in enumerate(found):
                 rows = value.numpy()  # (some, window, H or E)
                 if len(joined) <= number:
                     joined.append(np.zeros((len(parts["ids"]), *rows.shape[1:]), np.float32))
                 joined[number][some] = rows
-        return [
-            onnxruntime.OrtValue.ortvalue_from_numpy(array.reshape(*shape, -1)) for array in joined
-        ]
+        return [as_value(array.reshape(*shape, -1)) for array in joined]
 
     def route(
         self,
@@ -205,15 +156,12 @@ class Runtime:
             first_words: The first word of each mention (A, M), negative where there is none.
             outputs: Of `about` and `because`, what is wanted besides the lengths.
         """
-        arrays = {"mask": encoded.mask, "words": encoded.words}
-        arrays |= {"sentence": sentence, "first_words": first_words}
-        arrays |= {f"want_{name}": np.array(name in outputs) for name in ("about", "because")}
         feeds = {"states": encoded.states, "word_vectors": encoded.word_vectors}
-        feeds |= {
-            name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in arrays.items()
-        }
+        feeds |= {"mask": encoded.mask, "words": encoded.words}
+        feeds |= {"sentence": sentence, "first_words": first_words}
+        feeds |= {f"want_{name}": np.array(name in outputs) for name in ("about", "because")}
         names = ["lengths", *outputs]
-        values = _run(self._capsules, CAPSULES, names, feeds)
+        values = self._sessions.capsules.run(names, feeds)
         found = {name: value.numpy() for name, value in zip(names, values, strict=True)}
         words = encoded.words[sentence]  # (A, T)
         for name in outputs:
@@ -230,58 +178,18 @@ class Runtime:
         Raises:
             ConfigError: If the bundle has no extraction head, or *about* was not asked for.
         """
-        if self._spans is None or opened.about is None:
+        if self._sessions.spans is None or opened.about is None:
             raise ConfigError("Tags need a model with an extraction head, and *about* scores")
         size = max(1, opened.about.shape[-1])
         known = np.arange(size) <= encoded.words.max(1, keepdims=True)  # (S, W)
         about = np.zeros((*opened.about.shape[:2], size), np.float32)
         about[:, :, : opened.about.shape[-1]] = opened.about
-        arrays = {
+        feeds = {
+            "states": encoded.states,
             "places": word_places(encoded.words, size),
             "known": known,
             "about": np.where(known[:, None], about, np.float32(0)),
             "lengths": opened.lengths,
         }
-        feeds = {"states": encoded.states} | {
-            name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in arrays.items()
-        }
-        tags: NDArray[np.float32] = _run(self._spans, SPANS, ["tags"], feeds)[0].numpy()
+        tags: NDArray[np.float32] = self._sessions.spans.run(["tags"], feeds)[0].numpy()
         return tags
-
-
-def _open(
-    bundle: Bundle, name: str, options: onnxruntime.SessionOptions, providers: Sequence[str]
-) -> onnxruntime.InferenceSession:
-    # From memory, not from the file: a graph then finds no data beside itself.
-    content = bundle.path(name).read_bytes()
-    try:
-        session = onnxruntime.InferenceSession(content, options, providers=list(providers))
-    except Exception as error:
-        raise ArtifactError(
-            f"{name} of the bundle {str(bundle.folder)!r} cannot be loaded: {error}. "
-            "Export the model again."
-        ) from error
-    for what, values, expected in (
-        ("takes", session.get_inputs(), _INPUTS[name]),
-        ("gives", session.get_outputs(), _OUTPUTS[name]),
-    ):
-        found = {value.name for value in values}
-        if found not in expected:
-            raise ArtifactError(
-                f"{name} of the bundle {str(bundle.folder)!r} {what} {sorted(found)}, not "
-                f"{sorted(expected[0])}. Export the model again: `capsar export`."
-            )
-    return session
-
-
-def _run(
-    session: onnxruntime.InferenceSession, name: str, names: list[str], feeds: dict[str, Any]
-) -> list[Any]:
-    try:
-        values: list[Any] = session.run_with_ort_values(names, feeds)
-    except Exception as error:  # the engine has many kinds, none of which says what to do
-        raise ArtifactError(
-            f"{name} could not be run: {error}. If memory was short, give shorter texts; else "
-            "export the model again: `capsar export`."
-        ) from error
-    return values

@@ -23,6 +23,8 @@ _NETWORKS: dict[str, dict[str, object]] = {
     "bert-pair": {"encoder": "tiny-bert", "aspect_entry": "pair", "freeze_embeddings": False},
 }
 FAMILIES = [*_NETWORKS, *(f"{name}-int8" for name in _NETWORKS)]
+ON_OPENVINO = ["bert", "bert-pair-int8"]
+"""Families that are also run by OpenVINO."""
 
 
 def make_bundle(family: str, folder: Path) -> Path:

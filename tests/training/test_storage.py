@@ -22,6 +22,7 @@ from capsar.model.network import Capsar
 from capsar.model.transformer import Transformer, load_pretrained
 from capsar.pieces import to_words
 from capsar.runtime import Rows, Runtime
+from capsar.sessions import Sessions
 from capsar.training.batches import collate, encode_examples
 from capsar.training.export import export_capsules, export_encoder
 from capsar.training.storage import quantize, store_int8
@@ -52,7 +53,7 @@ def make_runtime(folder: Path, model: Capsar, *, store: str = "float32") -> Runt
     if store == "int8":
         graphs = {name: store_int8(content) for name, content in graphs.items()}
     write_bundle(folder, {"store": store}, graphs | {TOKENIZER: b"{}"})
-    return Runtime(open_bundle(folder))
+    return Runtime(Sessions(open_bundle(folder)))
 
 
 def check(runtime: Runtime, model: Capsar, batch: Batch, window: int, tolerance: float) -> None:
@@ -120,7 +121,7 @@ def test_stored_weights_are_turned_back_once_at_load(tmp_path: Path) -> None:
         folded = [node.op_type for node in onnx.load(tmp_path / name).graph.node]
         assert stored.count("DequantizeLinear") >= 3
         assert not {kind for kind in folded if "Quant" in kind}
-    check(Runtime(open_bundle(tmp_path / "bundle")), model, batches[1], window, 0.02)
+    check(Runtime(Sessions(open_bundle(tmp_path / "bundle"))), model, batches[1], window, 0.02)
 
 
 def test_each_channel_is_within_half_a_step_of_what_it_was() -> None:

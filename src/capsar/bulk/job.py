@@ -26,6 +26,8 @@ class ScoreOptions:
     keep: tuple[str, ...] = ()
     """Columns that go to the output as they are (of CSV and JSONL: as text)."""
     model: str = DEFAULT_MODEL
+    backend: str = "onnxruntime"
+    """What runs the encoder: `onnxruntime` or `openvino`."""
     max_chars: int = 100_000
     """A longer text gets an `error`: one row may not take a worker's memory."""
     fragment_mb: float = 8.0

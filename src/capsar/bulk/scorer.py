@@ -100,7 +100,7 @@ class Scorer:
     def __init__(self, options: ScoreOptions, analyzer: Analyzer | None = None) -> None:
         self._options = options
         # One thread: there are as many workers as processors, and they should not fight.
-        self._analyzer = analyzer or load(options.model, threads=1)
+        self._analyzer = analyzer or load(options.model, threads=1, backend=options.backend)
 
     def answer(self, rows: Sequence[Row]) -> list[Answer]:
         """Answer every row, in order."""

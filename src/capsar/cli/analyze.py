@@ -48,6 +48,9 @@ def analyze_command(  # noqa: PLR0913
         bool, typer.Option("--text", help="Take the argument as a text, whatever it looks like.")
     ] = False,
     threads: Annotated[int, typer.Option(help="CPU threads of the engine.")] = 1,
+    backend: Annotated[
+        str, typer.Option(help="What runs the encoder: onnxruntime, or openvino (an extra).")
+    ] = "onnxruntime",
 ) -> None:
     """Tell what is felt, and about what.
 
@@ -63,7 +66,7 @@ def analyze_command(  # noqa: PLR0913
     if json and html:
         raise ConfigError("--json and --html are two ways to show one thing; give one of them")
     stream = None if text else _open(source)
-    analyzer = load(model, threads=threads)
+    analyzer = load(model, threads=threads, backend=backend)
     if stream is None:
         answers = _answers(analyzer, iter([source]), aspect, mode, min_confidence)
         _show(analyzer, answers, aspect, as_json=json, html=html)

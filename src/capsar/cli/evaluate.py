@@ -48,6 +48,9 @@ def evaluate_command(  # noqa: PLR0913
     gradients: Annotated[
         bool, typer.Option("--gradients", help="With --faithfulness: gradients beside; slower.")
     ] = False,
+    backend: Annotated[
+        str, typer.Option(help="What runs the encoder: onnxruntime, or openvino (an extra).")
+    ] = "onnxruntime",
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Judge a model on labelled data it has not been trained on.
@@ -75,7 +78,7 @@ def evaluate_command(  # noqa: PLR0913
     columns = Columns(text=text_column, aspect=aspect_column, polarity=polarity_column)
     rewritten = arts_examples(dataset) if robustness else []
     examples = _read(dataset, data, columns)
-    analyzer = load(bundle)
+    analyzer = load(bundle, backend=backend)
     judges: list[tuple[bool, Judge]] = [
         (True, _judge_task),
         (robustness, partial(_judge_robustness, rewritten=rewritten)),

@@ -37,6 +37,9 @@ def score_command(  # noqa: PLR0913
     workers: Annotated[
         str | None, typer.Option(metavar="N|MIN-MAX", help="By default one a processor.")
     ] = None,
+    backend: Annotated[
+        str, typer.Option(help="What runs the encoder: onnxruntime, or openvino (an extra).")
+    ] = "onnxruntime",
     max_chars: Annotated[
         int, typer.Option(help="A longer text is not scored, and says so in `error`.")
     ] = 100_000,
@@ -65,6 +68,7 @@ def score_command(  # noqa: PLR0913
         aspect_column=aspect_column,
         keep=tuple(name.strip() for name in keep.split(",") if name.strip()),
         model=model,
+        backend=backend,
         max_chars=max_chars,
         fragment_mb=fragment_mb,
     )

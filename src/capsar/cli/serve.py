@@ -17,6 +17,9 @@ def serve_command(  # noqa: PLR0913
     port: Annotated[int, typer.Option(help="The port; 0 for any that is free.")] = 8000,
     workers: Annotated[int, typer.Option(help="Processes, each with a model of its own.")] = 1,
     threads: Annotated[int, typer.Option(help="CPU threads of the engine, in each worker.")] = 1,
+    backend: Annotated[
+        str, typer.Option(help="What runs the encoder: onnxruntime, or openvino (an extra).")
+    ] = "onnxruntime",
     api_keys: Annotated[
         Path | None, typer.Option(help="Only who has one of these keys may ask (hashed).")
     ] = None,
@@ -47,6 +50,7 @@ def serve_command(  # noqa: PLR0913
     settings = Settings(
         model=model,
         threads=threads,
+        backend=backend,
         host=host,
         port=port,
         workers=workers,

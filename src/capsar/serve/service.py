@@ -61,7 +61,9 @@ class Service:
         """Load the model before the first request, and finish the work after the last."""
         forget_dead_workers()
         settings = self.settings
-        analyzer = await asyncio.to_thread(load, settings.model, threads=settings.threads)
+        analyzer = await asyncio.to_thread(
+            load, settings.model, threads=settings.threads, backend=settings.backend
+        )
         self._batcher = Batcher(
             partial(answer, analyzer),
             batches=settings.batches,

@@ -68,6 +68,8 @@ class Settings:
     """Everything a service can be told."""
 
     model: str = DEFAULT_MODEL
+    backend: str = "onnxruntime"
+    """What runs the encoder: `onnxruntime` or `openvino`."""
     threads: int = 1
     """CPU threads of the engine, in each worker."""
     host: str = "127.0.0.1"
