@@ -26,5 +26,6 @@ bench:  ## every benchmark; each writes benchmarks/results/NAME.json
 	python benchmarks/install.py
 	python benchmarks/serve.py all
 
-docs:  ## run what README and docs show, and check their figures
-	python -m pytest -q tests/test_docs.py
+docs:  ## run what README and docs show, check their figures, and build the site
+	python -m pytest -q tests/test_docs.py tests/test_site.py
+	zensical build --strict

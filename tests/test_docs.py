@@ -96,7 +96,9 @@ def test_there_are_figures_to_check() -> None:
     assert len(figures()) >= 5
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"], ids=lambda page: page.name
+)
 def test_links_to_files_hold(page: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#\s]+)", text_of(page)):
         assert (page.parent / target).exists(), target
