@@ -79,12 +79,13 @@ def evaluate_command(  # noqa: PLR0913
     rewritten = arts_examples(dataset) if robustness else []
     examples = _read(dataset, data, columns)
     analyzer = load(bundle, backend=backend)
+    rankers = _gradient_rankers(bundle) if gradients else {}
     judges: list[tuple[bool, Judge]] = [
         (True, _judge_task),
         (robustness, partial(_judge_robustness, rewritten=rewritten)),
         (spans, _judge_spans),
         (confidence, _judge_confidence),
-        (faithfulness, partial(_judge_faithfulness, weights=bundle if gradients else None)),
+        (faithfulness, partial(_judge_faithfulness, rankers=rankers)),
     ]
     document: dict[str, Any] = {}
     for is_wanted, judge in judges:
@@ -138,11 +139,10 @@ def _judge_confidence(analyzer: Analyzer, examples: list[Example]) -> Judged:
 
 
 def _judge_faithfulness(
-    analyzer: Analyzer, examples: list[Example], *, weights: str | None
+    analyzer: Analyzer, examples: list[Example], *, rankers: dict[str, Ranker]
 ) -> Judged:
     from capsar.evaluation.faithfulness import judge_faithfulness
 
-    rankers = {} if weights is None else _gradient_rankers(weights)
     judged = judge_faithfulness(analyzer, examples, rankers=rankers)
     return {"faithfulness": judged.as_dict()}, lambda: _print_faithfulness(judged)
 
