@@ -11,13 +11,27 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from capsar.data.catalog import TEST, datasets, test_examples, training_examples
+from capsar.data.catalog import TEST, datasets, find_file, test_examples, training_examples
 from capsar.data.overlap import SentenceIndex
 from capsar.data.splits import sentence_hash
+from lessons import PROS_CONS, read_pros_cons
 
-SHIPPED = {"mams": ("train", "dev"), "bing-liu": ("train", "train-2")}
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SHIPPED = {"mams": ("train", "dev"), "bing-liu": ("train", "train-2"), PROS_CONS: ("text",)}
 PATH = Path(__file__).parent / "configs" / "shared-sentences.json"
+
+
+def read_texts(name: str, part: str) -> Iterator[str]:
+    """Yield the sentences of a part as training reads them."""
+    if name == PROS_CONS:
+        for lines in read_pros_cons(find_file(name, part)).values():
+            yield from lines
+    else:
+        yield from (example.text for example in training_examples(name, part))
 
 
 def main() -> None:
@@ -34,7 +48,7 @@ def main() -> None:
     for name, parts in SHIPPED.items():
         for part in parts:
             held: Counter[str] = Counter()
-            texts = dict.fromkeys(example.text for example in training_examples(name, part))
+            texts = dict.fromkeys(read_texts(name, part))
             for text in texts:
                 found = index.find(text)
                 held.update(f"{match.sharing} in {other}" for other, match in found.items())

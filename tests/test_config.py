@@ -36,7 +36,7 @@ def test_defaults_are_the_papers() -> None:
         ("[data]\n", "train"),
         ("[nonsense]\n", "Unknown sections"),
         ("[data]\ntrain = 'x'\ntest = 'y'\n", "has no \\['test'\\]"),
-        ("[data]\ntrain = 3\n", "train must be of type str, got 3"),
+        ("[data]\ntrain = 3\n", "train must be of type str, or a list of them, got 3"),
         ("[data]\ntrain = 'x'\n[model]\nunits = true\n", "units must be of type int"),
         ("[data]\ntrain = 'x'\n[model]\nunits = 0\n", "units must be at least 1, got 0"),
         ("[data]\ntrain = 'x'\n[model]\ncell = 'rnn'\n", "cell must be 'gru' or 'lstm'"),

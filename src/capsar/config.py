@@ -13,11 +13,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 T = TypeVar("T")
+Sources = str | tuple[str, ...]
+"""One source of data or several; in TOML a string or a list of them. An empty one is none."""
+_SOURCES = (str, list, tuple)
 _TYPES: dict[str, tuple[type, ...]] = {
     "str": (str,),
     "int": (int,),
     "float": (int, float),
     "bool": (bool,),
+    "Sources": _SOURCES,
 }
 
 
@@ -175,10 +179,14 @@ class TrainConfig:
 class DataConfig:
     """What a network is trained on."""
 
-    train: str
-    """The name of a dataset in the catalog, or the path of a file."""
-    dev: str = ""
-    """A file of its own for choosing the epoch; if empty, a part of the training data is cut."""
+    train: Sources
+    """Datasets of the catalog by name (`mams`, or one part, `mams:dev`, or one file of an archive,
+    `bing-liu:train/Canon_G3`), or paths of files; one or several."""
+    polarity_only: Sources = ()
+    """Further sources, in which not every aspect is marked: they teach what is felt about those
+    that are, and nothing about where aspects stand."""
+    dev: Sources = ""
+    """Sources of their own for choosing the epoch; if none, a part of the training data is cut."""
     without: str = ""
     """A JSON file of hashes of sentences that are dropped first: those that test sets hold."""
     dev_share: float = 0.1
@@ -198,6 +206,12 @@ class DataConfig:
     polarity_column: str = "polarity"
 
     def __post_init__(self) -> None:
+        for name in ("train", "polarity_only", "dev"):
+            value = getattr(self, name)
+            known = all(isinstance(source, str) for source in value)
+            _check(known, name, value, "the name of a source, or a list of names")
+            if isinstance(value, list):
+                object.__setattr__(self, name, tuple(value))
         _check(0 <= self.dev_share < 1, "dev_share", self.dev_share, "at least 0 and below 1")
         _check(0 < self.train_share <= 1, "train_share", self.train_share, "above 0, at most 1")
         _check(self.word_dim >= 1, "word_dim", self.word_dim, "at least 1")
@@ -214,7 +228,21 @@ class RunConfig:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the configuration as JSON or TOML would hold it."""
-        return asdict(self)
+        return {name: _plain(values) for name, values in asdict(self).items()}
+
+
+def list_sources(sources: Sources) -> tuple[str, ...]:
+    """Return sources one by one.
+
+    >>> list_sources("mams"), list_sources(("mams", "mine.csv")), list_sources("")
+    (('mams',), ('mams', 'mine.csv'), ())
+    """
+    several = (sources,) if isinstance(sources, str) else sources
+    return tuple(source for source in several if source)
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
 
 
 def read_config(path: Path) -> RunConfig:
@@ -263,7 +291,8 @@ def from_dict(kind: type[T], values: Any) -> T:  # noqa: ANN401
     for name, value in values.items():
         accepted = _TYPES[str(known[name].type)]
         if not isinstance(value, accepted) or (isinstance(value, bool) and bool not in accepted):
-            raise ConfigError(f"{name} must be of type {known[name].type}, got {value!r}")
+            kind_name = "str, or a list of them" if accepted == _SOURCES else known[name].type
+            raise ConfigError(f"{name} must be of type {kind_name}, got {value!r}")
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"{name} must be a finite number, got {value!r}")
     try:

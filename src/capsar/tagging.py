@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 OUTSIDE, BEGIN, INSIDE = range(3)
 NUM_TAGS = 3
+UNTOLD = -1
+"""Stands where nobody knows the tag."""
 
 
 def tags_of(words: Sequence[Span], spans: Iterable[Span]) -> list[int]:

@@ -162,14 +162,34 @@ def training_examples(name: str, part: str = "train") -> list[Example]:
 
     Known slips of a published file are passed over; `capsar data check` names them.
 
+    Args:
+        name: Of the dataset.
+        part: Of it; of one file of an archive, `part/file`, the file without folder and ending.
+
     Raises:
-        ConfigError: If the part is a test part.
+        ConfigError: If the part is a test part, or the archive has no such file.
     """
+    part, _, member = part.partition("/")
     if part == TEST:
         raise ConfigError(
             f"The test part of {name!r} is not for training or tuning; only evaluation opens it"
         )
-    return list(read_examples(find_file(name, part), errors="skip"))
+    examples = list(read_examples(find_file(name, part), errors="skip"))
+    if not member:
+        return examples
+    own = [example for example in examples if _archived(example) == member]
+    if not own:
+        known = ", ".join(sorted({_archived(example) for example in examples} - {""}))
+        raise ConfigError(
+            f"{name}:{part} holds no file {member!r}; its files are: {known or 'none, it is one'}"
+        )
+    return own
+
+
+def _archived(example: Example) -> str:
+    """The file of an archive that an example comes from, without folder and ending, or nothing."""
+    file, found, _ = example.id.rpartition(", line ")
+    return Path(file).stem if found else ""
 
 
 def test_examples(name: str) -> list[Example]:

@@ -98,5 +98,19 @@ def find_spans(text: str, aspect: str) -> tuple[AspectSpan, ...]:
     return tuple(whole or spans)
 
 
+def whole_words(text: str, span: AspectSpan) -> AspectSpan:
+    """Return a span drawn out to the ends of the words it cuts.
+
+    >>> whole_words("great pictures!", AspectSpan(6, 13))
+    AspectSpan(start=6, end=14)
+    """
+    start, end = span.start, span.end
+    while cuts_word(text, start):
+        start -= 1
+    while cuts_word(text, end):
+        end += 1
+    return AspectSpan(start, end)
+
+
 def _shorten(text: str, limit: int = 40) -> str:
     return text if len(text) <= limit else text[:limit] + "…"

@@ -12,7 +12,7 @@ import torch
 from capsar.labels import CLASSES
 from capsar.model.batch import Batch
 from capsar.pieces import word_places
-from capsar.tagging import tags_of
+from capsar.tagging import OUTSIDE, UNTOLD, tags_of
 from capsar.text import segment, words_within
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ class EncodedExample:
     segments: tuple[int, ...] | None = None
     """0 or 1 for each id; not given where all are 0."""
     tags: tuple[int, ...] | None = None
-    """Of each word, for the extraction head; not given where there is none."""
+    """Of each word, for the extraction head, -1 where it is not told; not given where there is
+    no head."""
     tag_weight: float = 1.0
     """What they count for."""
 
@@ -60,7 +61,8 @@ def encode_examples(
         examples: The examples.
         tokenizer: Whose ids they get.
         terms: Where all terms of each text stand, if words are tagged. Every sentence counts the
-            same for the tags, however many examples it has.
+            same for the tags, however many examples it has. Of a text that is not here, no tag is
+            told; of one that is, none of the words of an aspect that is no term.
     """
     texts = list(dict.fromkeys(example.text for example in examples))
     spans = {text: segment(text) for text in texts}
@@ -81,7 +83,10 @@ def encode_examples(
     layouts = dict(zip(distinct, laid_out, strict=True))
     tags: dict[str, tuple[int, ...]] = {}
     if terms is not None:
-        tags = {text: tuple(tags_of(spans[text], terms[text])) for text in texts}
+        tags = {text: _tags(spans[text], terms.get(text)) for text in texts}
+        for example, touched in zip(examples, mentions, strict=True):
+            for mention in touched:
+                tags[example.text] = _untold(tags[example.text], mention)
     shared_by = Counter(example.text for example in examples)
     return [
         EncodedExample(
@@ -96,6 +101,16 @@ def encode_examples(
         )
         for example, question, touched in zip(examples, asked, mentions, strict=True)
     ]
+
+
+def _tags(words: Sequence[Span], terms: Iterable[Span] | None) -> tuple[int, ...]:
+    return (UNTOLD,) * len(words) if terms is None else tuple(tags_of(words, terms))
+
+
+def _untold(tags: tuple[int, ...], mention: Iterable[int]) -> tuple[int, ...]:
+    """Tags without those of an aspect's words that are outside all terms."""
+    unsure = {word for word in mention if tags[word] == OUTSIDE}
+    return tuple(UNTOLD if word in unsure else tag for word, tag in enumerate(tags))
 
 
 def collate(encoded: Sequence[EncodedExample]) -> Batch:
@@ -128,7 +143,7 @@ def collate(encoded: Sequence[EncodedExample]) -> Batch:
 def _tagged(batch: Batch, encoded: Sequence[EncodedExample]) -> Batch:
     """Add the tags of words, and where each word begins."""
     width = max(1, *(len(example.tags or ()) for example in encoded))
-    tags = torch.full((len(encoded), width), -1)  # (B, W)
+    tags = torch.full((len(encoded), width), UNTOLD)  # (B, W)
     for row, example in enumerate(encoded):
         if example.tags:
             tags[row, : len(example.tags)] = torch.tensor(example.tags)

@@ -101,7 +101,8 @@ def _front_matter(facts: Mapping[str, Any]) -> str:
         "tags:\n- aspect-based-sentiment-analysis\n- sentiment\n- capsule-network\n- onnx",
     ]
     if facts["dataset"]:
-        lines.append(f"datasets:\n- {dumps(facts['dataset'])}")
+        names = facts["dataset"].split(", ")
+        lines += ["datasets:", *(f"- {dumps(name)}" for name in names)]
     return "\n".join([*lines, "---", ""])
 
 

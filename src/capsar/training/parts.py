@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from capsar.config import list_sources
 from capsar.data.catalog import TEST, datasets, identify, training_examples
 from capsar.data.formats.tables import Columns
 from capsar.data.readers import read_examples
@@ -17,7 +18,7 @@ from capsar.evaluation.extraction import TermSentence, term_sentences
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from capsar.config import DataConfig
+    from capsar.config import DataConfig, Sources
     from capsar.data.example import Example
     from capsar.data.overlap import Sharing
 
@@ -34,6 +35,8 @@ class Parts:
     """Training sentences with a judged term that were dropped because dev holds them."""
     held_by_test_sets: int
     """Sentences with a judged term that were dropped because a test set holds them."""
+    polarity_only: list[Example] = field(default_factory=list)
+    """Examples of sentences of which not every term is marked."""
 
 
 def read_parts(data_config: DataConfig) -> Parts:
@@ -46,7 +49,7 @@ def read_parts(data_config: DataConfig) -> Parts:
     judged = judgeable(everything)
     others = _others(everything, judged)
     dev_file: list[Example] = []
-    if data_config.dev:
+    if list_sources(data_config.dev):
         dev_file = _read(data_config.dev, data_config, default_part="dev")
         dev_judged = judgeable(dev_file)
         first = _clear(data_config, judged, dev_judged, dev_judged)
@@ -59,14 +62,23 @@ def read_parts(data_config: DataConfig) -> Parts:
     dev = {e.text for e in second.dev if sentence_hash(e.text) not in in_train}
     train |= {e.text for e in first.train}
     dev |= {e.text for e in first.dev}
+    further, held = _further(data_config, dev)
     return Parts(
         first.train,
         first.dev,
         term_sentences(e for e in everything if e.text in train),
         term_sentences(e for e in (dev_file or everything) if e.text in dev),
         first.shared,
-        first.held_by_test_sets,
+        first.held_by_test_sets + held,
+        further,
     )
+
+
+def _further(data_config: DataConfig, dev: set[str]) -> tuple[list[Example], int]:
+    """The examples that teach polarity only, and how many sentences of them test sets hold."""
+    read = _read(data_config.polarity_only, data_config, default_part="train")
+    examples, held = _drop_held(data_config, judgeable(read))
+    return list(drop_shared(examples, dev).kept), held
 
 
 def _others(examples: Sequence[Example], judged: Sequence[Example]) -> list[Example]:
@@ -135,7 +147,16 @@ def _number(examples: list[Example]) -> int:
     return len({sentence_hash(example.text) for example in examples})
 
 
-def _read(source: str, data_config: DataConfig, *, default_part: str) -> list[Example]:
+def _read(sources: Sources, data_config: DataConfig, *, default_part: str) -> list[Example]:
+    """Read one source after the other."""
+    return [
+        example
+        for source in list_sources(sources)
+        for example in _read_source(source, data_config, default_part=default_part)
+    ]
+
+
+def _read_source(source: str, data_config: DataConfig, *, default_part: str) -> list[Example]:
     """Read a named dataset's part, or a file; never a test part, under whatever name."""
     name, _, part = source.partition(":")
     if name in datasets():

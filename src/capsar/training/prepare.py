@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from capsar.config import ModelConfig
+from capsar.config import ModelConfig, list_sources
 from capsar.data.catalog import datasets
 from capsar.data.example import Example
 from capsar.errors import DataError
@@ -16,9 +16,11 @@ from capsar.training.parts import read_parts
 from capsar.training.vocabulary import find_published, gather_known
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
-    from capsar.config import DataConfig
+    from capsar.config import DataConfig, Sources
     from capsar.evaluation.extraction import TermSentence
     from capsar.model.transformer import Pretrained
     from capsar.pieces import SentenceTokenizer
@@ -45,13 +47,20 @@ class Prepared:
     """Every sentence of the training part with all its terms: those of *conflict* too, and
     sentences without any."""
     dev_sentences: list[TermSentence] = field(default_factory=list)
+    polarity_only: list[Example] = field(default_factory=list)
+    """Examples of sentences of which not every term is marked."""
 
     @property
     def tagged_train(self) -> list[Example]:
         """The training examples, and one of no polarity for each sentence that has none."""
         judged = {example.text for example in self.train}
         others = (s.text for s in self.train_sentences if s.text not in judged)
-        return [*self.train, *map(Example, others)]
+        return [*self.all_train, *map(Example, others)]
+
+    @property
+    def all_train(self) -> list[Example]:
+        """Every example that polarity is learnt from."""
+        return [*self.train, *self.polarity_only]
 
 
 def prepare_data(
@@ -81,16 +90,17 @@ def prepare_data(
         data_config,
         model_config or ModelConfig(),
         train_part,
-        more_texts=[sentence.text for sentence in sentences],
+        more_texts=[
+            *(sentence.text for sentence in sentences),
+            *(example.text for example in parts.polarity_only),
+        ],
         seed=seed,
     )
-    published = find_published(data_config.train)
     facts = {
         "train": _shown(data_config.train),
-        "dataset": published.name if published else "",
-        "licence": published.licence if published else "",
+        **_published((*list_sources(data_config.train), *list_sources(data_config.polarity_only))),
         "train_examples": len(train_part),
-        "dev": _shown(data_config.dev) if data_config.dev else "",
+        "dev": _shown(data_config.dev),
         "dev_examples": len(dev_part),
         "shared_sentences_dropped": sum(parts.shared.values()),
         "test_sentences_dropped": parts.held_by_test_sets,
@@ -99,6 +109,9 @@ def prepare_data(
         "vectors_licence": known.licence,
         "words": len(known.tokenizer),
     }
+    if data_config.polarity_only:
+        facts["polarity_only"] = _shown(data_config.polarity_only)
+        facts["polarity_only_examples"] = len(parts.polarity_only)
     if finds:
         facts["train_sentences"] = len(sentences)
         facts["train_sentences_without_terms"] = sum(not s.terms for s in sentences)
@@ -109,27 +122,28 @@ def prepare_data(
         known.table,
         known.num_trained,
         facts,
-        _fingerprint(train_part, dev_part, known.tokenizer, known.table, sentences),
+        _fingerprint(
+            (*train_part, *dev_part, *parts.polarity_only), known.tokenizer, known.table, sentences
+        ),
         known.encoder,
         known.scale,
         parts.train_sentences,
         parts.dev_sentences,
+        parts.polarity_only,
     )
 
 
 def _fingerprint(
-    train_part: list[Example],
-    dev_part: list[Example],
+    examples: Sequence[Example],
     tokenizer: SentenceTokenizer,
     table: Tensor,
     sentences: list[TermSentence],
 ) -> str:
     """A hash of everything training sees of its data: a changed file must not be mixed with."""
     digest = hashlib.sha256()
-    for part in (train_part, dev_part):
-        for example in part:
-            row = repr((example.text, example.spans, example.polarity))
-            digest.update(row.encode("utf-8", "surrogatepass"))
+    for example in examples:
+        row = repr((example.text, example.spans, example.polarity))
+        digest.update(row.encode("utf-8", "surrogatepass"))
     for sentence in sentences:
         row = repr((sentence.text, sorted(sentence.terms)))
         digest.update(row.encode("utf-8", "surrogatepass"))
@@ -138,6 +152,19 @@ def _fingerprint(
     return digest.hexdigest()
 
 
-def _shown(source: str) -> str:
-    """A dataset's name, or a file's without the folders of this machine."""
-    return source if source.partition(":")[0] in datasets() else Path(source).name
+def _shown(sources: Sources) -> str:
+    """Names of datasets, and of files without the folders of this machine."""
+    return ", ".join(
+        source if source.partition(":")[0] in datasets() else Path(source).name
+        for source in list_sources(sources)
+    )
+
+
+def _published(sources: Sequence[str]) -> dict[str, str]:
+    """The datasets of the catalog that sources are, and their licences; none if one is no such."""
+    found = [find_published(source) for source in sources]
+    known = {dataset.name: dataset.licence for dataset in found if dataset}
+    if None in found:
+        known = {}
+    licences = "; ".join(dict.fromkeys(known.values()))
+    return {"dataset": ", ".join(known), "licence": licences}

@@ -139,7 +139,7 @@ def train(
 def _encode(prepared: Prepared, *, with_tags: bool) -> list[EncodedExample]:
     """The training examples; with tags, sentences without a judged term are examples too."""
     if not with_tags:
-        return encode_examples(prepared.train, prepared.tokenizer)
+        return encode_examples(prepared.all_train, prepared.tokenizer)
     terms = {sentence.text: sentence.terms for sentence in prepared.train_sentences}
     return encode_examples(prepared.tagged_train, prepared.tokenizer, terms=terms)
 

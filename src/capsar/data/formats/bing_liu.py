@@ -1,7 +1,8 @@
 """Bing Liu's reviews: `feature[+3], other[-2]##sentence`, in a text file or a zip of them.
 
 A mark `[u]` or `[p]` says that the feature is not in the sentence, and often it is not even without
-one: such a judgement has a polarity and no spans. The files are latin-1.
+one: such a judgement has a polarity and no spans. Features are named as in a dictionary: one that
+stands inside a word ("picture" in "pictures") is that word. The files are latin-1.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, BinaryIO
 
-from capsar.data.example import Example, find_spans
+from capsar.data.example import Example, find_spans, whole_words
 from capsar.data.rows import Notice, Row, read_lines
 from capsar.errors import AspectNotFoundError, FormatError
 from capsar.labels import Polarity
@@ -73,4 +74,5 @@ def _read_feature(feature: str, marks: str, base: Example, path: str) -> Iterato
         yield Example(base.text, (), polarity, place, base.group)
         yield Notice(place, "feature not in the sentence")
         return
-    yield Example(base.text, spans, polarity, place, base.group)
+    whole = tuple(whole_words(base.text, span) for span in spans)
+    yield Example(base.text, whole, polarity, place, base.group)
