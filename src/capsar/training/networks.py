@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load
 
-from capsar.bundle import CONFIG, WEIGHTS
+from capsar.bundle import CONFIG, ENCODER, WEIGHTS
 from capsar.config import ModelConfig, from_dict
 from capsar.errors import ArtifactError, ConfigError
 from capsar.model.first_token import FirstToken
 from capsar.model.network import Capsar
 from capsar.model.transformer import describe, make_transformer
+from capsar.training.storage import read_matrices
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from capsar.training.prepare import Prepared
 
 Network = Capsar | FirstToken
+IN_GRAPH = "weights_in_graph"
+"""Under this name a bundle's configuration says which weights only its encoder's graph holds."""
 
 
 def new_network(model_config: ModelConfig, prepared: Prepared) -> Network:
@@ -77,16 +82,46 @@ def bundled_network(bundle: Bundle) -> Network:
     Raises:
         ArtifactError: If it holds no weights of the network it describes.
     """
-    path = bundle.path(WEIGHTS)
+    return restore_bundled(bundle, read_weights(bundle))
+
+
+def restore_bundled(bundle: Bundle, weights: dict[str, Tensor]) -> Network:
+    """Return the network that a bundle describes, with these weights.
+
+    Raises:
+        ArtifactError: If they are not those of such a network.
+    """
     try:
         model_config = from_dict(ModelConfig, bundle.config.get("model"))
-        weights = load(path.read_bytes())
         return restore_network(model_config, weights, bundle.config.get("transformer"))
-    except (SafetensorError, ArtifactError, ConfigError) as error:
-        raise ArtifactError(
-            f"{str(path)!r} does not hold the weights of the network in {CONFIG}: {error}. "
-            "Get the bundle again."
-        ) from error
+    except (ArtifactError, ConfigError) as error:
+        raise ArtifactError(_not_its_weights(bundle, error)) from error
+
+
+def read_weights(bundle: Bundle) -> dict[str, Tensor]:
+    """Return the weights of a bundle, those that only its encoder's graph holds included.
+
+    Raises:
+        ArtifactError: If they are not there.
+    """
+    try:
+        weights = {k: v.float() for k, v in load(bundle.path(WEIGHTS).read_bytes()).items()}
+        places = bundle.config.get(IN_GRAPH, {})
+        matrices = read_matrices(bundle.path(ENCODER).read_bytes()) if places else {}
+        for name, place in places.items():
+            matrix = matrices[place["tensor"]]
+            own = matrix.T if place["transposed"] else matrix
+            weights[name] = torch.from_numpy(np.ascontiguousarray(own))
+    except (SafetensorError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ArtifactError(_not_its_weights(bundle, error)) from error
+    return weights
+
+
+def _not_its_weights(bundle: Bundle, error: Exception) -> str:
+    return (
+        f"{str(bundle.path(WEIGHTS))!r} does not hold the weights of the network in {CONFIG}: "
+        f"{error}. Get the bundle again."
+    )
 
 
 def trained_weights(model: Network) -> dict[str, Tensor]:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors.torch import save
 
 from capsar import __version__
-from capsar.bundle import CONFIG, TOKENIZER, open_bundle, write_bundle
+from capsar.bundle import CONFIG, TOKENIZER, WEIGHTS, open_bundle, write_bundle
 from capsar.config import run_config as make_config
 from capsar.errors import ArtifactError, ConfigError
 from capsar.evaluation.evaluate import compute_predictions
@@ -29,9 +30,12 @@ from capsar.training.finish import finish, graphs_of
 from capsar.training.log import RunLog
 from capsar.training.loop import DevFigures, StepInfo, train_steps
 from capsar.training.networks import (
+    IN_GRAPH,
     Network,
     bundled_network,
     new_network,
+    read_weights,
+    restore_bundled,
     trained_weights,
 )
 from capsar.training.optimizer import make_optimizer
@@ -179,7 +183,8 @@ def export_bundle(source: Path, out: Path, *, store: str = STORES[0]) -> None:
         raise ConfigError(f"store must be one of {STORES}, got {store!r}")
     inside = source / "bundle"
     bundle = open_bundle(inside if inside.is_dir() else source)
-    model = bundled_network(bundle)
+    weights = read_weights(bundle)
+    model = restore_bundled(bundle, weights)
     files = {name: bundle.path(name).read_bytes() for name in bundle.files if name != CONFIG}
     graphs = graphs_of(model)
     if not graphs:
@@ -189,6 +194,8 @@ def export_bundle(source: Path, out: Path, *, store: str = STORES[0]) -> None:
     files |= graphs
     settings = bundle.config | {"capsar_version": __version__}
     settings.pop("store", None)
+    if settings.pop(IN_GRAPH, None):  # the new graphs may name and round their matrices otherwise
+        files[WEIGHTS] = save({name: value.contiguous() for name, value in weights.items()})
     if store != STORES[0]:  # float32 goes without saying
         settings["store"] = store
     write_bundle(out, settings, files)

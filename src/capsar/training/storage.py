@@ -45,6 +45,20 @@ def store_int8(content: bytes) -> bytes:
     return smaller
 
 
+def read_matrices(content: bytes) -> dict[str, NDArray[np.float32]]:
+    """Return the matrices of a graph by name, those that are stored in 8 bits turned back."""
+    graph = load_from_string(content).graph
+    arrays = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    found = {name: a for name, a in arrays.items() if a.ndim == 2 and a.dtype == np.float32}  # noqa: PLR2004
+    for node in graph.node:
+        if node.op_type == "DequantizeLinear":
+            numbers, scales = (arrays[name] for name in node.input)
+            shape = [1] * numbers.ndim
+            shape[helper.get_node_attr_value(node, "axis")] = -1
+            found[node.output[0]] = numbers * scales.reshape(shape)
+    return found
+
+
 def quantize(array: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32], int]:
     """Return whole numbers, the scale of each channel, and the axis of the channels.
 
