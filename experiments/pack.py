@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING
 
 from capsar.bundle import CARD, open_bundle
 from capsar.training.packing import pack_bundle
-from runs import ROOT
+from shipped import MODELS
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-MODELS = ROOT / "src" / "capsar" / "models"
 
 
 def pack(name: str, run: Path) -> Path:

@@ -14,6 +14,7 @@ import render_detection
 import render_faithfulness
 import render_limits
 import render_spans
+import render_unseen
 from cases import CASES, LONG_PAIR
 from cells import compared, counted, listed, number, paragraph, seeds, spread, table
 from entries import DATASETS, METRICS, ROWS, VARIANTS, Entries
@@ -55,6 +56,7 @@ def render(summary: Sequence[Entry], runs: Sequence[RunFile], figures: Collectio
         render_bert.section(found),
         render_spans.spans(found),
         render_spans.confidence(found),
+        render_unseen.section(found),
         render_limits.section(found, runs),
         _figures(figures),
         _repeat(runs),

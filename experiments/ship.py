@@ -22,12 +22,12 @@ from lessons import write_lessons
 from pack import pack
 from perform import commit_of_code
 from runs import CONFIGS, ROOT, WORK
+from shipped import SHIPPED
 from tell import write_told
 
 if TYPE_CHECKING:
     from capsar.training.loop import StepInfo
 
-NAMES = ("base", "fast")
 STEPS = ("lessons", "train", "pack")
 SIDED_LESSONS = 6000
 TOLD_LINES = 12000
@@ -35,7 +35,7 @@ TOLD_LINES = 12000
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Rebuild a model that ships.")
-    parser.add_argument("name", choices=NAMES)
+    parser.add_argument("name", choices=SHIPPED)
     parser.add_argument("--vectors", help="where the vector file is, if not below CAPSAR_DATA")
     parser.add_argument("--only", choices=STEPS, help="one of its steps; all of them by default")
     options = parser.parse_args()

@@ -17,6 +17,7 @@ from cases import CASES, LONG_PAIR
 from entries import RANKING, RIVALS
 from runs import BERT, DATASETS, EXPERIMENTS, MAIN, SWEEPS, finished
 from summarize_spans import summarize_spans
+from summarize_unseen import summarize_few_rows, summarize_unseen
 from summary_values import by_seed, make_entry, paired
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 SUMMARY = EXPERIMENTS / "results" / "summary.json"
 BEST_ON_TEST = EXPERIMENTS / "results" / "best-on-test.json"
 FAITHFULNESS = EXPERIMENTS / "results" / "faithfulness.json"
+UNSEEN = EXPERIMENTS / "results" / "unseen.json"
+FEW_ROWS = EXPERIMENTS / "results" / "few-rows.json"
 SCORES = ("cosine", "dot")
 GOLDS = ("all", "same-polarity")
 
@@ -38,6 +41,8 @@ def summarize(
     runs: list[RunFile],
     best_on_test: list[dict[str, Any]] | None = None,
     faithfulness: list[RunFile] | None = None,
+    unseen: dict[str, Any] | None = None,
+    few_rows: dict[str, Any] | None = None,
 ) -> list[Entry]:
     """Return every entry that the runs at hand give."""
     groups: dict[tuple[str, str, str, str], list[RunFile]] = {}
@@ -64,7 +69,8 @@ def summarize(
     entries += summarize_spans(runs)
     for diagnosis in best_on_test or []:
         entries += _diagnosis(diagnosis)
-    return entries + _faithfulness(faithfulness or [])
+    entries += _faithfulness(faithfulness or [])
+    return [*entries, *summarize_unseen(unseen or {}), *summarize_few_rows(few_rows or {})]
 
 
 def _base(row: str) -> str:
@@ -335,10 +341,15 @@ def _faithfulness(judged: list[RunFile]) -> list[Entry]:
 
 def summarize_committed() -> list[Entry]:
     """Summarize the run files at hand."""
-    return summarize(finished(), _runs_of(BEST_ON_TEST), _runs_of(FAITHFULNESS))
+    return summarize(
+        finished(),
+        _read(BEST_ON_TEST).get("runs", []),
+        _read(FAITHFULNESS).get("runs", []),
+        _read(UNSEEN),
+        _read(FEW_ROWS),
+    )
 
 
-def _runs_of(path: Path) -> list[RunFile]:
-    content = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    runs: list[RunFile] = content.get("runs", [])
-    return runs
+def _read(path: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return content

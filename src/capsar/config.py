@@ -157,6 +157,9 @@ class TrainConfig:
     """`no` or `bf16`."""
     checkpoint_steps: int = 0
     """Steps between checkpoints; 0 writes one at the end of each epoch."""
+    start_from: str = ""
+    """A trained model to go on from: one that ships, a bundle's folder, or a hub id. The run then
+    keeps its network and the words that it knows."""
 
     def __post_init__(self) -> None:
         _check(0 <= self.seed < 2**32, "seed", self.seed, "from 0 to 2**32 - 1")

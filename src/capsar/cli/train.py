@@ -21,7 +21,14 @@ def train_command(  # noqa: PLR0913
     ] = None,
     *,
     data: Annotated[
-        str, typer.Option(help="Train on this file or named dataset, with default settings.")
+        list[str] | None,
+        typer.Option(
+            help="Train on this file or named dataset, with default settings; repeatable."
+        ),
+    ] = None,
+    start: Annotated[
+        str,
+        typer.Option("--from", metavar="MODEL", help="Go on from a trained model: base, fast, …"),
     ] = "",
     vectors: Annotated[
         str, typer.Option(help="GloVe text file, or named vectors; random without.")
@@ -39,6 +46,8 @@ def train_command(  # noqa: PLR0913
 ) -> None:
     """Train a model and save it as a bundle. A run that was stopped goes on where it was.
 
+    `capsar train --from base --data reviews.csv --out runs/mine`
+
     `capsar train --data reviews.csv --vectors glove.42B.300d.txt --out runs/mine`
 
     `capsar train examples/restaurants.toml --set train.seed=1`
@@ -46,7 +55,7 @@ def train_command(  # noqa: PLR0913
     from capsar.errors import ConfigError, MissingExtraError
 
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    content = _content(config, data, vectors)
+    content = _content(config, data or [], vectors)
     content["data"] |= {
         f"{name}_column": value
         for name, value in (
@@ -56,13 +65,18 @@ def train_command(  # noqa: PLR0913
         )
         if value != name
     }
-    run = _configure(content, settings or [])
     try:
         import torch
 
         from capsar.training.run import train
+        from capsar.training.start import further
     except ImportError as error:
         raise MissingExtraError("train", "Training") from error
+    if start:
+        if config or vectors:
+            raise ConfigError("--from keeps a model's network and vectors: give --data only")
+        content |= further(start)
+    run = _configure(content, settings or [])
     if threads < 0:
         raise ConfigError(f"--threads must be 0 or more, got {threads}")
     if threads:
@@ -72,14 +86,17 @@ def train_command(  # noqa: PLR0913
     _report(result, as_json=json)
 
 
-def _content(config: Path | None, data: str, vectors: str) -> dict[str, Any]:
+def _content(config: Path | None, data: list[str], vectors: str) -> dict[str, Any]:
     """The sections of a run's configuration, from a file or from options."""
     from capsar.config import read_config
     from capsar.errors import ConfigError
 
     if (config is None) == (not data):
         raise ConfigError("Give either a CONFIG.toml or --data, and not both")
-    content: dict[str, Any] = read_config(config).as_dict() if config else {"data": {"train": data}}
+    sources = data[0] if len(data) == 1 else data
+    content: dict[str, Any] = (
+        read_config(config).as_dict() if config else {"data": {"train": sources}}
+    )
     if vectors:
         content["data"]["vectors"] = vectors
     return content

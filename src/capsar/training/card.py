@@ -121,10 +121,19 @@ def _provenance(
     vectors_licence = facts["vectors_licence"] or owner
     if facts["vectors"] == RANDOM:
         vectors_licence = "none needed"
+    more: dict[str, object] = {}
+    if "polarity_only" in facts:
+        number = facts["polarity_only_examples"]
+        more["learnt polarity only from"] = f"{facts['polarity_only']}, {number} examples"
+    if "started_from" in facts:
+        before = f"trained on {facts['start_trained_on'] or 'data it does not name'}"
+        licence = facts["start_licence"] or owner
+        more["went on from"] = f"{facts['started_from']}, {before}; licence of that data: {licence}"
     return _table(
         ("", ""),
         {
             "trained on": f"{facts['train']}, {facts['train_examples']} examples",
+            **more,
             "licence of that data": facts["licence"] or owner,
             "word vectors": f"{facts['vectors']}; {facts['words']} words",
             "licence of the vectors": vectors_licence,

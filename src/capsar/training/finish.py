@@ -42,9 +42,12 @@ def finish(
 ) -> None:  # fmt: skip
     """Write the bundle of the best epoch."""
     shown = run_config
+    if "started_from" in prepared.facts:
+        named = replace(run_config.train, start_from=prepared.facts["started_from"])
+        shown = replace(run_config, train=named)
     if prepared.encoder is not None:  # no folder of this machine
-        named = replace(run_config.model, encoder=prepared.encoder.name)
-        shown = replace(run_config, model=named)
+        known = replace(run_config.model, encoder=prepared.encoder.name)
+        shown = replace(shown, model=known)
     settings: dict[str, Any] = {
         "capsar_version": __version__,
         "segmentation": SEGMENTATION,

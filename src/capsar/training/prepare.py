@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from capsar.evaluation.extraction import TermSentence
     from capsar.model.transformer import Pretrained
     from capsar.pieces import SentenceTokenizer
+    from capsar.training.start import Start
+    from capsar.training.vocabulary import Known
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,11 @@ class Prepared:
 
 
 def prepare_data(
-    data_config: DataConfig, model_config: ModelConfig | None = None, *, seed: int = 0
+    data_config: DataConfig,
+    model_config: ModelConfig | None = None,
+    *,
+    seed: int = 0,
+    start: Start | None = None,
 ) -> Prepared:
     """Read the training data, cut or read the dev part, and build vocabulary and vectors.
 
@@ -72,6 +78,7 @@ def prepare_data(
         data_config: What is trained on.
         model_config: Of the network; it need not be given for a recurrent one.
         seed: Of random vectors.
+        start: The model that is trained further, which gives vocabulary and vectors.
 
     Raises:
         DataError: If there is nothing to train on.
@@ -86,15 +93,13 @@ def prepare_data(
         )
     finds = model_config is not None and model_config.span_weight > 0
     sentences = parts.train_sentences if finds else []
-    known = gather_known(
-        data_config,
-        model_config or ModelConfig(),
-        train_part,
-        more_texts=[
-            *(sentence.text for sentence in sentences),
-            *(example.text for example in parts.polarity_only),
-        ],
-        seed=seed,
+    more = [*(s.text for s in sentences), *(e.text for e in parts.polarity_only)]
+    known = (
+        start.known()
+        if start
+        else gather_known(
+            data_config, model_config or ModelConfig(), train_part, more_texts=more, seed=seed
+        )
     )
     facts = {
         "train": _shown(data_config.train),
@@ -109,6 +114,10 @@ def prepare_data(
         "vectors_licence": known.licence,
         "words": len(known.tokenizer),
     }
+    if start:
+        facts["started_from"] = start.name
+        facts["start_trained_on"] = start.trained_on.get("train", "")
+        facts["start_licence"] = start.trained_on.get("licence", "")
     if data_config.polarity_only:
         facts["polarity_only"] = _shown(data_config.polarity_only)
         facts["polarity_only_examples"] = len(parts.polarity_only)
@@ -122,9 +131,7 @@ def prepare_data(
         known.table,
         known.num_trained,
         facts,
-        _fingerprint(
-            (*train_part, *dev_part, *parts.polarity_only), known.tokenizer, known.table, sentences
-        ),
+        _fingerprint((*train_part, *dev_part, *parts.polarity_only), known, sentences, start),
         known.encoder,
         known.scale,
         parts.train_sentences,
@@ -134,10 +141,7 @@ def prepare_data(
 
 
 def _fingerprint(
-    examples: Sequence[Example],
-    tokenizer: SentenceTokenizer,
-    table: Tensor,
-    sentences: list[TermSentence],
+    examples: Sequence[Example], known: Known, sentences: list[TermSentence], start: Start | None
 ) -> str:
     """A hash of everything training sees of its data: a changed file must not be mixed with."""
     digest = hashlib.sha256()
@@ -147,8 +151,9 @@ def _fingerprint(
     for sentence in sentences:
         row = repr((sentence.text, sorted(sentence.terms)))
         digest.update(row.encode("utf-8", "surrogatepass"))
-    digest.update(tokenizer.content())
-    digest.update(table.numpy().tobytes())
+    digest.update(known.tokenizer.content())
+    digest.update(known.table.numpy().tobytes())
+    digest.update(start.digest.encode() if start else b"")
     return digest.hexdigest()
 
 

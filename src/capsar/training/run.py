@@ -42,6 +42,7 @@ from capsar.training.optimizer import make_optimizer
 from capsar.training.predictor import NetworkPredictor
 from capsar.training.prepare import Prepared, prepare_data
 from capsar.training.processes import make_accelerator
+from capsar.training.start import load_start
 from capsar.training.storage import STORES, store_int8
 from capsar.training.tune import dev_spans
 
@@ -89,9 +90,11 @@ def train(
     except OSError as error:
         raise ArtifactError(f"Cannot use {str(folder)!r} as a run's folder: {error}") from error
     accelerator = make_accelerator()
-    prepared = prepare_data(run_config.data, run_config.model, seed=run_config.train.seed)
-    torch.manual_seed(run_config.train.seed)
-    model = new_network(run_config.model, prepared)
+    seed = run_config.train.seed
+    start = load_start(run_config)
+    prepared = prepare_data(run_config.data, run_config.model, seed=seed, start=start)
+    torch.manual_seed(seed)
+    model = start.network if start else new_network(run_config.model, prepared)
     model.to(accelerator.device)
     optimizer = make_optimizer(model, run_config.train)
     run = run_config.as_dict() | {"fingerprint": prepared.fingerprint}
