@@ -2,7 +2,8 @@
 
 Draws the lessons that both learn from (`lessons.py`), for `fast` lets `base` tell what it finds in
 lines of pros and cons (`tell.py`), trains `experiments/configs/NAME.toml` (a stopped run goes on)
-and packs the bundle into `src/capsar/models/` (`pack.py`). `unseen.py` then judges both.
+and packs the bundle into `src/capsar/models/` (`pack.py`). Once `unseen.py`, `fifty.py` and
+`benchmarks/models.py` have judged and timed it, `--only card` writes that into its card.
 
 Below `CAPSAR_DATA` it needs MAMS, Bing Liu's reviews and, for `fast`, GloVe 6B of 100 dimensions
 (`fetch_vectors.py`); below `CAPSAR_ENCODERS`, for `base`, all-MiniLM-L6-v2 (`fetch_encoders.py`).
@@ -19,7 +20,7 @@ import torch
 from capsar import train
 from capsar.config import read_config, run_config
 from lessons import write_lessons
-from pack import pack
+from pack import pack, write_card
 from perform import commit_of_code
 from runs import CONFIGS, ROOT, WORK
 from shipped import SHIPPED
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from capsar.training.loop import StepInfo
 
 STEPS = ("lessons", "train", "pack")
+CARD_STEP = "card"
 SIDED_LESSONS = 6000
 TOLD_LINES = 12000
 
@@ -37,7 +39,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Rebuild a model that ships.")
     parser.add_argument("name", choices=SHIPPED)
     parser.add_argument("--vectors", help="where the vector file is, if not below CAPSAR_DATA")
-    parser.add_argument("--only", choices=STEPS, help="one of its steps; all of them by default")
+    parser.add_argument(
+        "--only", choices=(*STEPS, CARD_STEP), help="one step; all but the last without"
+    )
     options = parser.parse_args()
     torch.set_num_threads(1)
     os.chdir(ROOT)  # paths in configurations are below the root
@@ -56,6 +60,8 @@ def main() -> None:
         train(run_config(content), folder, on_step=_say)
     if "pack" in steps:
         pack(options.name, folder)
+    if CARD_STEP in steps:
+        write_card(options.name, folder)
 
 
 def _say(info: StepInfo) -> None:

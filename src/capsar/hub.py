@@ -17,8 +17,8 @@ from capsar.errors import ArtifactError, ConfigError, MissingExtraError, Version
 if TYPE_CHECKING:
     from capsar.bundle import Bundle
 
-DEFAULT_MODEL = "fast"
 SHIPPED_MODELS = Path(__file__).parent / "models"
+DEFAULT_MODEL = "base" if (SHIPPED_MODELS / "base").is_dir() else "fast"
 _BUNDLE_OF_RUN = "bundle"
 _HUB_ID = re.compile(r"[a-zA-Z0-9][\w.-]*/[\w.-]+", re.ASCII)
 

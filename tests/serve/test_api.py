@@ -16,6 +16,7 @@ import pytest
 
 import capsar
 from capsar.errors import ConfigError
+from capsar.hub import DEFAULT_MODEL
 from capsar.serve.keys import read_keys
 from capsar.serve.settings import Limits, Settings
 from running import Running, running
@@ -167,7 +168,7 @@ def test_the_openapi_document_is_true(service: Running) -> None:
 
 def test_models_and_limits_are_told(service: Running) -> None:
     told = json.loads(service.ask("/v1/models")[2])
-    assert told["models"][0]["name"] == "fast"
+    assert told["models"][0]["name"] == DEFAULT_MODEL
     assert told["limits"]["text_chars"] == Limits().text_chars
 
 

@@ -12,6 +12,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from capsar.hub import DEFAULT_MODEL
 from capsar.sentences import LONGEST_SENTENCE
 from capsar.serve.keys import Keys
 from capsar.serve.settings import Settings
@@ -78,7 +79,7 @@ def analyze(page: Page, text: str, aspects: str = "") -> None:
 
 def test_type_submit_and_pick(page: Page) -> None:
     analyze(page, TEXT, "soup, staff")
-    expect(page.locator("#model")).to_have_text("fast")
+    expect(page.locator("#model")).to_have_text(DEFAULT_MODEL)
     expect(page.locator("#status")).to_have_text("2 aspects.")
     expect(page.locator("#review")).to_contain_text("The soup")
     soup, staff = (page.get_by_role("button", name=name) for name in ("soup:", "staff:"))

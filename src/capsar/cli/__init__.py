@@ -17,6 +17,7 @@ from capsar.cli.data import app as data_app
 from capsar.cli.evaluate import evaluate_command
 from capsar.cli.export import export_command
 from capsar.cli.inspect import inspect_command
+from capsar.cli.models import models_command
 from capsar.cli.score import score_command
 from capsar.cli.serve import serve_command
 from capsar.cli.train import train_command
@@ -34,6 +35,7 @@ app.add_typer(data_app, name="data")
 app.command("analyze")(analyze_command)
 app.command("train")(train_command)
 app.command("evaluate")(evaluate_command)
+app.command("models")(models_command)
 app.command("inspect")(inspect_command)
 app.command("export")(export_command)
 app.command("score")(score_command)

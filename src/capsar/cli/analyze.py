@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from capsar.hub import DEFAULT_MODEL
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import BinaryIO
@@ -31,7 +33,7 @@ def analyze_command(  # noqa: PLR0913
     *,
     model: Annotated[
         str, typer.Option(help="A shipped model's name, a trained model's folder, or a hub id.")
-    ] = "fast",
+    ] = DEFAULT_MODEL,
     aspect: Annotated[
         list[str] | None, typer.Option(help="What to ask about; may be given several times.")
     ] = None,

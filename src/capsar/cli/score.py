@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from capsar.hub import DEFAULT_MODEL
+
 if TYPE_CHECKING:
     from capsar.bulk.summary import Progress, Summary
 
@@ -29,7 +31,7 @@ def score_command(  # noqa: PLR0913
     keep: Annotated[str, typer.Option(help="Columns to keep, as `id,date`.")] = "",
     model: Annotated[
         str, typer.Option(help="A shipped model's name, a trained model's folder, or a hub id.")
-    ] = "fast",
+    ] = DEFAULT_MODEL,
     engine: Annotated[str, typer.Option(help="Who does the work: `local` or `ray`.")] = "local",
     address: Annotated[
         str | None, typer.Option(help="Of a Ray cluster, as `auto` or `ray://host:10001`.")

@@ -7,12 +7,14 @@ from typing import Annotated
 
 import typer
 
+from capsar.hub import DEFAULT_MODEL
+
 
 def serve_command(  # noqa: PLR0913
     *,
     model: Annotated[
         str, typer.Option(help="A shipped model's name, a trained model's folder, or a hub id.")
-    ] = "fast",
+    ] = DEFAULT_MODEL,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port; 0 for any that is free.")] = 8000,
     workers: Annotated[int, typer.Option(help="Processes, each with a model of its own.")] = 1,
