@@ -188,6 +188,9 @@ class DataConfig:
     polarity_only: Sources = ()
     """Further sources, in which not every aspect is marked: they teach what is felt about those
     that are, and nothing about where aspects stand."""
+    all_marked: bool = True
+    """Whether every aspect of the training sentences is marked. Where not, a model that goes on
+    from another one keeps what that knows of where aspects stand."""
     dev: Sources = ""
     """Sources of their own for choosing the epoch; if none, a part of the training data is cut."""
     without: str = ""
@@ -228,6 +231,16 @@ class RunConfig:
     data: DataConfig
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
+
+    def __post_init__(self) -> None:
+        told = not self.model.span_weight or self.data.all_marked or bool(self.train.start_from)
+        needs = "true for a model that learns where aspects stand (model.span_weight)"
+        _check(told, "all_marked", self.data.all_marked, needs)
+
+    @property
+    def teaches_spans(self) -> bool:
+        """Whether there is an extraction head, and the data can teach it."""
+        return self.model.span_weight > 0 and self.data.all_marked
 
     def as_dict(self) -> dict[str, Any]:
         """Return the configuration as JSON or TOML would hold it."""

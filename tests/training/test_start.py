@@ -108,6 +108,24 @@ def test_going_on_learns_and_can_be_resumed(packed: Path, tmp_path: Path) -> Non
     np.testing.assert_array_equal(lengths(packed, resumed.bundle), same)
 
 
+def test_with_some_aspects_marked_what_the_head_knows_is_kept(packed: Path, tmp_path: Path) -> None:
+    sections = further(str(packed))
+    sections["train"] |= {"max_epochs": 1, "learning_rate": 0.01}
+    sections["data"] = {"train": str(packed.parent / "reviews.csv"), "all_marked": False}
+    result = train(run_config(sections), tmp_path / "some")
+    before, after = open_bundle(packed), open_bundle(result.bundle)
+    own, old = read_weights(after), read_weights(before)
+    for name in old:
+        if name.startswith("spans."):
+            np.testing.assert_array_equal(own[name], old[name])
+    assert any(not np.array_equal(own[name], old[name]) for name in old)
+    assert after.config["span_bias"] == before.config["span_bias"]
+    assert after.config["calibration"]["aspect"] == before.config["calibration"]["aspect"]
+    assert "dev_spans" not in after.config
+    with pytest.raises(ConfigError, match="all_marked must be true for a model that learns where"):
+        run_config(sections | {"train": {}})
+
+
 def test_another_network_than_the_starts_is_refused(packed: Path, tmp_path: Path) -> None:
     config = going_on(packed)
     other = replace(config, model=replace(config.model, class_dim=11))

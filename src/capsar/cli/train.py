@@ -30,6 +30,13 @@ def train_command(  # noqa: PLR0913
         str,
         typer.Option("--from", metavar="MODEL", help="Go on from a trained model: base, fast, …"),
     ] = "",
+    some_aspects: Annotated[
+        bool,
+        typer.Option(
+            "--some-aspects",
+            help="With --from: not every aspect is marked, so learn nothing of where they stand.",
+        ),
+    ] = False,
     vectors: Annotated[
         str, typer.Option(help="GloVe text file, or named vectors; random without.")
     ] = "",
@@ -76,6 +83,8 @@ def train_command(  # noqa: PLR0913
         if config or vectors:
             raise ConfigError("--from keeps a model's network and vectors: give --data only")
         content |= further(start)
+    if some_aspects:
+        content["data"]["all_marked"] = False
     run = _configure(content, settings or [])
     if threads < 0:
         raise ConfigError(f"--threads must be 0 or more, got {threads}")

@@ -33,12 +33,13 @@ if TYPE_CHECKING:
     from capsar.evaluation.calibration import CalibrationFigures
     from capsar.training.checkpoint import Progress
     from capsar.training.prepare import Prepared
+    from capsar.training.start import Start
     from capsar.training.tune import JudgedSpans
 
 
 def finish(
     folder: Path, run_config: RunConfig, prepared: Prepared, best: dict[str, Tensor],
-    progress: Progress, given: str,
+    progress: Progress, given: str, start: Start | None = None,
 ) -> None:  # fmt: skip
     """Write the bundle of the best epoch."""
     shown = run_config
@@ -59,7 +60,8 @@ def finish(
     weights = ({given: prepared.vectors} if given else {}) | best
     contiguous = {name: value.cpu().contiguous() for name, value in weights.items()}
     model = restore_network(run_config.model, contiguous, settings.get("transformer"))
-    chosen, report = _choose(model, prepared) if prepared.dev else ({}, DevReport())
+    kept = start.found_by_its_head if start and not run_config.teaches_spans else None
+    chosen, report = _choose(model, prepared, kept) if prepared.dev else (kept or {}, DevReport())
     card = render_card(
         shown,
         prepared.facts,
@@ -84,8 +86,16 @@ def graphs_of(model: Network) -> dict[str, bytes]:
     return graphs if model.spans is None else graphs | {SPANS: export_spans(model, model.spans)}
 
 
-def _choose(model: Network, prepared: Prepared) -> tuple[dict[str, Any], DevReport]:
-    """Choose thresholds and calibrations on dev, and say how the model does there."""
+def _choose(
+    model: Network, prepared: Prepared, kept: dict[str, Any] | None
+) -> tuple[dict[str, Any], DevReport]:
+    """Choose thresholds and calibrations on dev, and say how the model does there.
+
+    Args:
+        model: The network.
+        prepared: Its data.
+        kept: What was chosen before for a head that this data cannot judge, if that is so.
+    """
     predictor = NetworkPredictor(model, prepared.tokenizer)
     dev = evaluate(predictor, prepared.dev)
     settings: dict[str, Any] = {"dev_intervals": asdict(dev.intervals)}
@@ -94,13 +104,16 @@ def _choose(model: Network, prepared: Prepared) -> tuple[dict[str, Any], DevRepo
     threshold, span_f1 = choose_about_threshold(model, prepared.tokenizer, prepared.dev)
     settings |= {"about_threshold": threshold, "dev_span_f1": span_f1}
     found = None
-    if model.spans is not None:
+    if model.spans is not None and kept is None:
         found = judge_spans(predictor, prepared.dev_sentences)
         settings |= {"span_bias": found.bias, "dev_spans": found.extraction.as_dict()}
     calibration, figures = _calibrate(predictor, prepared, found)
-    if calibration:
-        settings["calibration"] = calibration
-    return settings, DevReport(dev, span_f1, found.extraction if found else None, figures)
+    before = (kept or {}).get("calibration", {})
+    if calibration or before:
+        settings["calibration"] = before | calibration
+    return (kept or {}) | settings, DevReport(
+        dev, span_f1, found.extraction if found else None, figures
+    )
 
 
 def _calibrate(

@@ -91,7 +91,7 @@ def prepare_data(
             "to choose the epoch on; each needs an aspect in its text and a polarity of "
             f"{', '.join(CLASSES)}"
         )
-    finds = model_config is not None and model_config.span_weight > 0
+    finds = model_config is not None and model_config.span_weight > 0 and data_config.all_marked
     sentences = parts.train_sentences if finds else []
     more = [*(s.text for s in sentences), *(e.text for e in parts.polarity_only)]
     known = (

@@ -16,6 +16,7 @@ from capsar.config import run_config as make_config
 from capsar.errors import ArtifactError, ConfigError
 from capsar.evaluation.evaluate import compute_predictions
 from capsar.evaluation.metrics import compute_figures
+from capsar.model.network import Capsar
 from capsar.pieces import load_tokenizer
 from capsar.training.batches import EncodedExample, encode_examples
 from capsar.training.checkpoint import (
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 
     from capsar.config import RunConfig
     from capsar.pieces import SentenceTokenizer
+    from capsar.training.start import Start
 
 _LOG = logging.getLogger(__name__)
 
@@ -94,14 +96,13 @@ def train(
     start = load_start(run_config)
     prepared = prepare_data(run_config.data, run_config.model, seed=seed, start=start)
     torch.manual_seed(seed)
-    model = start.network if start else new_network(run_config.model, prepared)
-    model.to(accelerator.device)
+    model = _network(run_config, prepared, start).to(accelerator.device)
     optimizer = make_optimizer(model, run_config.train)
     run = run_config.as_dict() | {"fingerprint": prepared.fingerprint}
     progress, best = _resume(folder, run, model, optimizer)
     predictor = NetworkPredictor(model, prepared.tokenizer)
 
-    finds = run_config.model.span_weight > 0
+    finds = run_config.teaches_spans
 
     def evaluate_dev() -> DevFigures:
         return _judge_dev(predictor, prepared, with_tags=finds)
@@ -134,13 +135,22 @@ def train(
             on_step(info)
     log.close()
     if accelerator.is_main_process and not (was_finished and _is_whole(folder / "bundle")):
-        finish(folder / "bundle", run_config, prepared, best, progress, model.given)
+        finish(folder / "bundle", run_config, prepared, best, progress, model.given, start)
     accelerator.wait_for_everyone()
     accelerator.end_training()
     dev = progress.history[progress.best_epoch]
     return TrainResult(
         folder / "bundle", progress.best_epoch, dev, progress.history, progress.seconds
     )
+
+
+def _network(run_config: RunConfig, prepared: Prepared, start: Start | None) -> Network:
+    """A new network, or the one that the run goes on from."""
+    model = start.network if start else new_network(run_config.model, prepared)
+    if isinstance(model, Capsar) and model.spans is not None:
+        # What nothing teaches gets no gradient, and no process must wait for one.
+        model.spans.requires_grad_(run_config.teaches_spans)
+    return model
 
 
 def _encode(prepared: Prepared, *, with_tags: bool) -> list[EncodedExample]:

@@ -45,6 +45,8 @@ class Start:
     trained_on: dict[str, Any]
     digest: str
     """Of all its files."""
+    found_by_its_head: dict[str, Any]
+    """What was chosen for its extraction head: its bias, and how sure it is of what."""
 
     def known(self) -> Known:
         """Return the words or pieces that it knows, and their vectors."""
@@ -92,7 +94,12 @@ def load_start(run_config: RunConfig) -> Start | None:
         load_tokenizer(bundle.path(TOKENIZER), bundle.config),
         dict(bundle.config.get("trained_on", {})),
         hashlib.sha256((bundle.folder / MANIFEST).read_bytes()).hexdigest(),
+        _found_by_head(bundle.config),
     )
+
+
+def _found_by_head(config: dict[str, Any]) -> dict[str, Any]:
+    return {name: config[name] for name in ("span_bias", "calibration") if name in config}
 
 
 def further(source: str) -> dict[str, dict[str, Any]]:
