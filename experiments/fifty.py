@@ -52,7 +52,7 @@ def answer(analyzer: Analyzer, sentences: list[dict[str, Any]]) -> dict[str, Any
     ]
     given = analyzer.classify(texts, [list(some) for some in expected])
     told = [
-        {aspect.aspect: str(aspect.polarity) for aspect in some} for some in analyzer.analyze(texts)
+        {aspect.text: str(aspect.polarity) for aspect in some} for some in analyzer.analyze(texts)
     ]
     polarities = [
         (text, str(one.polarity), wanted)

@@ -313,6 +313,36 @@ def test_a_model_is_inspected(small_bundle: Path) -> None:
     assert document["config"]["model"]["units"] == 8
 
 
+def test_the_models_that_ship_are_listed() -> None:
+    from capsar.hub import DEFAULT_MODEL, shipped_models
+
+    found = json.loads(capsar("models", "--json").stdout)
+    assert [model["name"] for model in found] == shipped_models()
+    assert [model["name"] for model in found if model["default"]] == [DEFAULT_MODEL]
+    told = capsar("models").stdout
+    for model in found:
+        assert re.search(rf"^{model['name']}( \(default\))?$", told, re.MULTILINE)
+        assert f"  size         {model['mb']} MB" in told
+        assert model["licence"]
+        assert Path(model["folder"], "README.md").is_file()
+
+
+def test_a_model_is_trained_further(small_bundle: Path, tmp_path: Path) -> None:
+    write_reviews(tmp_path / "mine.csv", 60, seed=1)
+    begun = ["train", "--from", small_bundle, "--data", "mine.csv", "--json"]
+    done = capsar(*begun, "--some-aspects", "--set", "train.max_epochs=1", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    bundle = tmp_path / json.loads(done.stdout)["bundle"]
+    config = json.loads((bundle / CONFIG).read_bytes())
+    assert config["model"]["class_dim"] == 10
+    assert config["trained_on"]["started_from"] == "bundle"
+    refused = capsar(*begun, "--vectors", "glove.txt", cwd=tmp_path)
+    assert (refused.returncode, "keeps a model's network and vectors" in refused.stderr) == (
+        2,
+        True,
+    )
+
+
 def test_a_model_that_says_little_is_inspected(tmp_path: Path) -> None:
     write_bundle(tmp_path / "b", {"model": 3}, {TOKENIZER: b"{}"})
     done = capsar("inspect", tmp_path / "b")
