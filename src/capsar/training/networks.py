@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load
@@ -111,7 +110,7 @@ def read_weights(bundle: Bundle) -> dict[str, Tensor]:
         for name, place in places.items():
             matrix = matrices[place["tensor"]]
             own = matrix.T if place["transposed"] else matrix
-            weights[name] = torch.from_numpy(np.ascontiguousarray(own))
+            weights[name] = torch.from_numpy(own.copy())
     except (SafetensorError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise ArtifactError(_not_its_weights(bundle, error)) from error
     return weights
