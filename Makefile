@@ -23,6 +23,7 @@ bench:  ## every benchmark; each writes benchmarks/results/NAME.json
 	python benchmarks/routing.py
 	python benchmarks/training.py
 	python benchmarks/inference.py
+	python benchmarks/models.py
 	python benchmarks/install.py
 	python benchmarks/serve.py all
 

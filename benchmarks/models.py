@@ -11,6 +11,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,10 +36,8 @@ def main() -> None:
     calls: dict[str, Callable[[], object]] = {}
     for name in names:
         analyzer = load(name, threads=1)
-        calls[f"{name}_sentences_per_s"] = lambda analyzer=analyzer: analyzer.analyze(texts)
-        calls[f"{name}_given_sentences_per_s"] = lambda analyzer=analyzer: analyzer.classify(
-            texts, aspects
-        )
+        calls[f"{name}_sentences_per_s"] = partial(analyzer.analyze, texts)
+        calls[f"{name}_given_sentences_per_s"] = partial(analyzer.classify, texts, aspects)
     seconds = in_turn(calls, TURNS)
     metrics = {name: len(texts) / statistics.median(some) for name, some in seconds.items()}
     for suffix in ("sentences_per_s", "given_sentences_per_s"):

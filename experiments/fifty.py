@@ -26,7 +26,7 @@ RESULT = EXPERIMENTS / "results" / "fifty.json"
 
 def main() -> None:
     sentences = json.loads(SENTENCES.read_text(encoding="utf-8"))
-    document = {
+    document: dict[str, Any] = {
         "name": "fifty",
         "command": "python experiments/fifty.py",
         "commit": commit_of_code(),

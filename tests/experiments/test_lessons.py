@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from capsar.config import list_sources, read_config
-from capsar.data.catalog import find_file, test_examples
+from capsar.data import catalog
 from capsar.data.example import AspectSpan, Example
 from capsar.data.splits import drop_hashed
 from capsar.labels import Polarity
@@ -120,9 +120,9 @@ def test_products_that_choose_are_not_trained_on(name: str) -> None:
 @pytest.mark.data
 def test_no_line_of_pros_and_cons_that_a_test_set_holds_is_left(shared: Path) -> None:
     path = ROOT / "experiments" / "configs" / "shared-sentences.json"
-    lines = read_pros_cons(find_file("bing-liu-pros-cons", "text"))
+    lines = read_pros_cons(catalog.find_file("bing-liu-pros-cons", "text"))
     kept, dropped = drop_hashed([Example(line) for some in lines.values() for line in some], path)
     assert dropped > 50
     texts = {example.text for example in kept}
     for name in json.loads(path.read_bytes())["judged_on"]:
-        assert not texts & {example.text for example in test_examples(name)}
+        assert not texts & {example.text for example in catalog.test_examples(name)}
