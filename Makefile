@@ -2,7 +2,7 @@
 
 install:  ## everything a developer needs, at the versions known to work together; torch alone first
 	python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,train,hub,bert,openvino,ray,serve]'
+	python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,train,hub,bert,openvino,ray,serve,report]'
 
 check:  ## style, types, import direction, spelling
 	ruff check .
@@ -26,6 +26,8 @@ bench:  ## every benchmark; each writes benchmarks/results/NAME.json
 	python benchmarks/models.py
 	python benchmarks/install.py
 	python benchmarks/serve.py all
+	python benchmarks/report.py truth
+	python benchmarks/report.py scale
 
 docs:  ## run what README and docs show, check their figures, and build the site
 	python -m pytest -q tests/test_docs.py tests/test_site.py

@@ -26,6 +26,7 @@ PUBLIC = [
     "__version__",
     "evaluate",
     "load",
+    "report",
     "score",
     "train",
 ]

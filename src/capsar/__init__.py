@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from capsar.evaluation.evaluate import evaluate as evaluate
     from capsar.labels import Polarity as Polarity
     from capsar.model.network import Capsar as Capsar
+    from capsar.reporting.run import report as report
     from capsar.schema import AspectSentiment as AspectSentiment
     from capsar.training.run import train as train
 
@@ -38,10 +39,11 @@ _HOMES = {
     "TrainConfig": "capsar.config",
     "evaluate": "capsar.evaluation.evaluate",
     "load": "capsar.analyze",
+    "report": "capsar.reporting.run",
     "score": "capsar.bulk.run",
     "train": "capsar.training.run",
 }
-_EXTRAS = {"Capsar": "train", "train": "train", "score": "bulk"}
+_EXTRAS = {"Capsar": "train", "train": "train", "score": "bulk", "report": "report"}
 """Names that need an extra."""
 
 __all__ = [
@@ -57,6 +59,7 @@ __all__ = [
     "__version__",
     "evaluate",
     "load",
+    "report",
     "score",
     "train",
 ]

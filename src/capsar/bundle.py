@@ -75,6 +75,10 @@ class Bundle:
             )
         return self.folder / name
 
+    def fingerprint(self) -> str:
+        """Return the sha256 of the manifest, which holds that of every file of the model."""
+        return hashlib.sha256((self.folder / MANIFEST).read_bytes()).hexdigest()
+
 
 def write_bundle(folder: Path, config: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
     """Write a bundle whole under another name, then rename it: no reader sees half of one.

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from capsar import __version__
-from capsar.bundle import MANIFEST
 from capsar.errors import ConfigError
 from capsar.hub import DEFAULT_MODEL, find_bundle
 
@@ -103,5 +101,4 @@ class Job:
 
 def model_fingerprint(model: str) -> str:
     """Return the sha256 of a model's manifest."""
-    manifest = find_bundle(model).folder / MANIFEST
-    return hashlib.sha256(manifest.read_bytes()).hexdigest()
+    return find_bundle(model).fingerprint()

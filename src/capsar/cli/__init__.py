@@ -18,6 +18,7 @@ from capsar.cli.evaluate import evaluate_command
 from capsar.cli.export import export_command
 from capsar.cli.inspect import inspect_command
 from capsar.cli.models import models_command
+from capsar.cli.report import report_command
 from capsar.cli.score import score_command
 from capsar.cli.serve import serve_command
 from capsar.cli.train import train_command
@@ -39,6 +40,7 @@ app.command("models")(models_command)
 app.command("inspect")(inspect_command)
 app.command("export")(export_command)
 app.command("score")(score_command)
+app.command("report")(report_command)
 app.command("serve")(serve_command)
 
 

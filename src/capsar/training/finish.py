@@ -98,7 +98,10 @@ def _choose(
     """
     predictor = NetworkPredictor(model, prepared.tokenizer)
     dev = evaluate(predictor, prepared.dev)
-    settings: dict[str, Any] = {"dev_intervals": asdict(dev.intervals)}
+    settings: dict[str, Any] = {
+        "dev_intervals": asdict(dev.intervals),
+        "dev_confusion": [list(row) for row in dev.figures.confusion],
+    }
     if not isinstance(model, Capsar):
         return settings, DevReport(dev)
     threshold, span_f1 = choose_about_threshold(model, prepared.tokenizer, prepared.dev)

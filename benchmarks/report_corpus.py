@@ -1,0 +1,275 @@
+"""A scored corpus of which the truth is known: set shares by product and month, told with errors.
+
+Reviews have several mentions, those of one review are alike, and every mention is told through a
+confusion matrix: all that a report has to see through. Names are written in several ways, and there
+is a long tail of rare ones.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from capsar.labels import CLASSES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+CONFUSION = np.array([[0.86, 0.07, 0.07], [0.17, 0.63, 0.20], [0.04, 0.06, 0.90]])
+"""How each true class is told."""
+NAMES = (
+    "battery life|Battery life|battery Life|batery life",
+    "screen|Screen|screens|screeen",
+    "keyboard|Keyboard|keyboards|keybord",
+    "price|Price|prices|pricee",
+    "customer service|Customer Service|costumer service",
+    "delivery|Delivery|deliveries",
+    "camera|cameras|Camera",
+    "speakers|speaker|Speakers",
+    "wi-fi|wifi|Wi-Fi|WiFi",
+    "fan noise|Fan noise",
+    "touchpad|Touchpad|touch-pad",
+    "design|Design|designs",
+    "performance|Performance|performence",
+    "charger|chargers|Charger",
+    "packaging|Packaging",
+    "hinge|hinges",
+    "color|colour|colors|Colours",
+    "setup|set-up|Setup",
+    "weight|Weight",
+    "warranty|Warranty|warrenty",
+    "software|Software",
+    "microphone|microphones",
+    "ports|port|Ports",
+    "storage|Storage",
+)
+PRODUCTS = ("Aster 13", "Birch 14", "Cedar 15", "Dune 16")
+_SAID = {
+    "negative": (
+        "a real letdown",
+        "worse than I had expected",
+        "far too weak, sadly",
+        "simply bad",
+    ),
+    "neutral": ("about what you would expect", "described in the manual", "the same as last year"),
+    "positive": ("excellent", "better than on my old one", "what I like most", "a joy every day"),
+}
+_OPENINGS = ("The {} is ", "For me the {} is ", "After a month, the {} is ", "I find the {} ")
+
+
+@dataclass(frozen=True)
+class World:
+    """What is true: how often things are spoken of, and how they are felt."""
+
+    num_products: int = len(PRODUCTS)
+    num_months: int = 12
+    rho: float = 0.4
+    """How often a later mention in a review feels as the first one."""
+    seed: int = 0
+    tail: int = 2000
+    """Rare names that nothing is set for."""
+    shares: NDArray[np.float64] = field(init=False)
+    """(aspects, products, months, classes)"""
+
+    def __post_init__(self) -> None:
+        chance = np.random.default_rng(self.seed)
+        size = (len(NAMES), self.num_products, self.num_months)
+        base = chance.normal((0.1, -0.9, 0.7), (0.8, 0.3, 0.8), (len(NAMES), 1, 1, 3))
+        product = chance.normal(0, 0.35, (len(NAMES), self.num_products, 1, 3))
+        months = np.linspace(-1, 1, self.num_months)[:, None]
+        trend = months * chance.normal(0, 0.35, (len(NAMES), 1, 1, 3))
+        score = np.exp(np.broadcast_to(base + product + trend, (*size, 3)))
+        object.__setattr__(self, "shares", score / score.sum(-1, keepdims=True))
+
+    @property
+    def months(self) -> list[date]:
+        """The first day of each."""
+        return [date(2025 + number // 12, number % 12 + 1, 1) for number in range(self.num_months)]
+
+
+def confusion_counts(number: int, chance: np.random.Generator) -> list[list[int]]:
+    """Return what somebody finds who measures the confusion on so many examples."""
+    sizes = (np.array([0.25, 0.2, 0.55]) * number).astype(int)
+    rows = [chance.multinomial(size, rates) for size, rates in zip(sizes, CONFUSION, strict=True)]
+    return [[int(count) for count in row] for row in rows]
+
+
+def write_scored(
+    folder: Path, world: World, rows: int, *, rows_a_file: int = 50_000, seed: int = 0
+) -> Path:
+    """Write a corpus in the layout of `capsar score`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, first in enumerate(range(0, rows, rows_a_file)):
+        chance = np.random.default_rng([seed, number])
+        table = scored_table(world, min(rows_a_file, rows - first), chance, first)
+        path = folder / f"part-{number:06d}.parquet"
+        pq.write_table(table, path, compression="zstd", row_group_size=1 << 15)
+    options = {"text_column": "text", "keep": ["id", "product", "date", "text"]}
+    (folder / "_job").mkdir(exist_ok=True)
+    (folder / "_job" / "job.json").write_text(json.dumps({"options": options}))
+    (folder / "_SUCCESS").touch()
+    return folder
+
+
+def scored_table(world: World, rows: int, chance: np.random.Generator, first: int = 0) -> Any:  # noqa: ANN401
+    """Return scored reviews as a table."""
+    product = chance.integers(world.num_products, size=rows)
+    month = chance.integers(world.num_months, size=rows)
+    day = chance.integers(28, size=rows)
+    starts = np.array([(one - date(1970, 1, 1)).days for one in world.months])
+    dates = [str(date(1970, 1, 1) + timedelta(int(days))) for days in starts[month] + day]
+    number = chance.choice(5, rows, p=[0.08, 0.37, 0.3, 0.15, 0.1])
+    mentions = _mentions(world, product, month, number, chance)
+    texts, starts_in_text = _texts(mentions, number)
+    error = chance.random(rows) < 0.002
+    offsets = np.concatenate([[0], np.cumsum(number)])
+    aspects = pa.ListArray.from_arrays(
+        pa.array(offsets, pa.int32()), _structs(mentions, starts_in_text, chance)
+    )
+    reasons = pc.if_else(pa.array(error), "longer than 100000 characters: 120345", None)
+    return pa.table(
+        {
+            "id": pa.array(np.arange(first, first + rows)),
+            "product": pa.array(_product_names(world)).take(pa.array(product)),
+            "date": pa.array(dates),
+            "text": texts,
+            "aspects": pc.if_else(pc.is_null(reasons), aspects, None),
+            "error": reasons,
+        }
+    )
+
+
+def _product_names(world: World) -> list[str]:
+    return [
+        PRODUCTS[number] if number < len(PRODUCTS) else f"Model {number + 1}"
+        for number in range(world.num_products)
+    ]
+
+
+@dataclass(frozen=True)
+class _Mentions:
+    surfaces: Any
+    """Of each mention, as Arrow holds texts."""
+    opening: NDArray[np.int64]
+    said: Any
+    told: NDArray[np.int64]
+    right: NDArray[np.bool_]
+    place: NDArray[np.int64]
+    """Which mention of its review it is."""
+
+
+def _mentions(
+    world: World,
+    product: NDArray[np.int64],
+    month: NDArray[np.int64],
+    number: NDArray[np.int64],
+    chance: np.random.Generator,
+) -> _Mentions:
+    review = np.repeat(np.arange(len(number)), number)
+    place = np.arange(len(review)) - np.repeat(np.cumsum(number) - number, number)
+    weight = 1 / np.arange(2, len(NAMES) + 2)
+    aspect = chance.choice(len(NAMES), len(review), p=weight / weight.sum())
+    # Some speak of one thing again and again.
+    firsts = np.repeat(np.cumsum(number) - number, number)
+    again = (chance.random(len(review)) < 0.25) & (place > 0)
+    aspect = np.where(again, aspect[firsts], aspect)
+    true = _draw(world.shares[aspect, product[review], month[review]], chance)
+    alike = again & (chance.random(len(review)) < world.rho)
+    true = np.where(alike, true[firsts], true)
+    told = _draw(CONFUSION[true], chance)
+    said = [chance.integers(len(_SAID[str(one)]), size=len(review)) for one in CLASSES]
+    words = pa.array([text for one in CLASSES for text in _SAID[str(one)]])
+    base = np.cumsum([0, *(len(_SAID[str(one)]) for one in CLASSES)])[:-1]
+    which = base[true] + np.choose(true, said)
+    return _Mentions(
+        _surfaces(world, aspect, chance),
+        chance.integers(len(_OPENINGS), size=len(review)),
+        words.take(pa.array(which)),
+        told,
+        told == true,
+        place,
+    )
+
+
+def _surfaces(world: World, aspect: NDArray[np.int64], chance: np.random.Generator) -> Any:  # noqa: ANN401
+    """Return how each aspect is written: mostly by its first name; some are of the tail."""
+    ways = [name.split("|") for name in NAMES]
+    base = np.cumsum([0, *map(len, ways)])[:-1]
+    sizes = np.array([len(way) for way in ways])
+    rank = np.minimum(chance.geometric(0.75, len(aspect)) - 1, 30)
+    # The last way of each is a slip, or rare.
+    rank = np.where(rank >= sizes[aspect] - 1, 0, rank)
+    slip = chance.random(len(aspect)) < 0.004
+    which = base[aspect] + np.where(slip, sizes[aspect] - 1, rank)
+    names = [name for way in ways for name in way]
+    if world.tail:
+        rare = chance.random(len(aspect)) < 0.15
+        tail = np.minimum(chance.zipf(1.3, len(aspect)) - 1, world.tail - 1)
+        which = np.where(rare, len(names) + tail, which)
+        names += [f"part no. {number}" for number in range(world.tail)]
+    return pa.array(names).take(pa.array(which))
+
+
+def _texts(mentions: _Mentions, number: NDArray[np.int64]) -> tuple[Any, NDArray[Any]]:
+    """Return the reviews, and where in them each mention begins."""
+    openings = [text.split("{}") for text in _OPENINGS]
+    before = pa.array([text[0] for text in openings]).take(pa.array(mentions.opening))
+    after = pa.array([text[1] for text in openings]).take(pa.array(mentions.opening))
+    sentences = pc.binary_join_element_wise(
+        before, mentions.surfaces, after, mentions.said, ".", ""
+    )
+    lengths = pc.utf8_length(sentences).to_numpy(zero_copy_only=False)
+    ends = np.cumsum(lengths + 1)
+    firsts = np.repeat(np.cumsum(number) - number, number)
+    start = (ends - lengths - 1) - (ends - lengths - 1)[firsts]
+    joined = pc.binary_join(
+        pa.ListArray.from_arrays(
+            pa.array(np.concatenate([[0], np.cumsum(number)]), pa.int32()), sentences
+        ),
+        " ",
+    )
+    empty = pa.array(np.where(number == 0, "Bought it as a present.", ""), pa.string())
+    texts = pc.binary_join_element_wise(joined, empty, "")
+    return texts, start + pc.utf8_length(before).to_numpy(zero_copy_only=False)
+
+
+def _structs(mentions: _Mentions, start: NDArray[Any], chance: np.random.Generator) -> Any:  # noqa: ANN401
+    size = pc.utf8_length(mentions.surfaces).to_numpy(zero_copy_only=False)
+    sure = np.where(
+        mentions.right,
+        chance.beta(6, 1.5, len(size)),
+        chance.beta(3, 2.2, len(size)),
+    ).astype(np.float32)
+    scores = [
+        np.where(mentions.told == k, sure, (1 - sure) / 2).astype(np.float32) for k in range(3)
+    ]
+    return pa.StructArray.from_arrays(
+        [
+            mentions.surfaces,
+            pa.array(start, pa.int32()),
+            pa.array(start + size, pa.int32()),
+            pa.array([str(one) for one in CLASSES]).take(pa.array(mentions.told)),
+            pa.StructArray.from_arrays(
+                [pa.array(score) for score in scores], [str(one) for one in CLASSES]
+            ),
+            pa.array(sure),
+            pa.array(chance.beta(9, 1.2, len(size)).astype(np.float32)),
+        ],
+        ["surface", "start", "end", "polarity", "scores", "confidence", "aspect_confidence"],
+    )
+
+
+def _draw(shares: NDArray[np.float64], chance: np.random.Generator) -> NDArray[np.int64]:
+    """Draw a class for each row of shares (n, C)."""
+    level = chance.random(len(shares))[:, None]
+    drawn: NDArray[np.int64] = (level > np.cumsum(shares, axis=1)[:, :-1]).sum(1)
+    return drawn

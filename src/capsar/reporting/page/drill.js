@@ -1,0 +1,98 @@
+// One aspect: its names, shares, groups, time, and the sentences that speak of it.
+
+const MOST_SENTENCES = 40;
+const drill = { aspect: 0, polarity: "", group: -1, back: null };
+
+function openDrill(index, group = -1, polarity = "") {
+  const dialog = byId("drill");
+  if (!dialog.open) drill.back = document.activeElement;
+  Object.assign(drill, { aspect: index, group, polarity });
+  const aspect = content.aspects[index];
+  byId("drill-title").replaceChildren(named(aspect.name));
+  showVariants(aspect);
+  byId("drill-shares").replaceChildren(
+    element("p", { classes: ["hint"], text: `${plural(aspect.mentions, "mention")} in ${plural(aspect.reviews, "review")}; ${percent(aspect.unsure / aspect.mentions)} unsure` }),
+    shareRow(aspect), split(aspect));
+  byId("tooltip").hidden = true;
+  if (!dialog.open) dialog.showModal();
+  dialog.scrollTop = 0;
+  const { names } = content.groups;
+  byId("drill-dots-box").hidden = names.length < 2;
+  byId("drill-trend-box").hidden = content.periods.starts.length < 2;
+  if (names.length > 1) draw("drill-dots", "dots", groupRows(aspect));
+  if (content.periods.starts.length > 1) draw("drill-trend", "trend", trendRows(aspect));
+  byId("filter-group").value = String(group);
+  showSentences();
+  history.replaceState(null, "", `#aspect=${index}`);
+}
+
+function showVariants(aspect) {
+  const place = byId("drill-variants");
+  place.replaceChildren(aspect.variants.length > 1 ? "Written as " : "");
+  if (aspect.variants.length < 2) return;
+  aspect.variants.forEach(([name, number], index) => {
+    place.append(index ? ", " : "", named(name), ` (${count(number)})`);
+  });
+}
+
+function showSentences() {
+  const all = content.sentences[drill.aspect];
+  const fits = all.filter(({ polarity, group }) => (!drill.polarity || polarity === drill.polarity) && (drill.group < 0 || group === drill.group));
+  byId("sentences").replaceChildren(...fits.slice(0, MOST_SENTENCES).map(sentenceItem));
+  for (const chip of document.querySelectorAll("#filters [data-polarity]")) chip.setAttribute("aria-pressed", String(chip.dataset.polarity === drill.polarity));
+  byId("filters").hidden = !all.length;
+  const { text_column: column } = content.source;
+  byId("drill-hint").textContent = all.length
+    ? `${plural(Math.min(fits.length, MOST_SENTENCES), "sentence")}, drawn by chance, the surest first.`
+    : column ? "No sentence about it was sure enough to be shown." : "The reviews were not kept, so there are no sentences to show. Score with --keep and the name of their column.";
+}
+
+function sentenceItem(sentence) {
+  const item = element("li", { classes: [sentence.polarity] });
+  const quote = element("blockquote", { dir: "auto" });
+  const letters = Array.from(sentence.text); // places count code points
+  let position = 0;
+  sentence.marks.forEach(([start, end, polarity], index) => {
+    if (start < position) return;
+    quote.append(letters.slice(position, start).join(""));
+    const mark = element("mark", { classes: [polarity], text: letters.slice(start, end).join(""), title: polarity });
+    if (index === sentence.chosen) mark.classList.add("chosen");
+    quote.append(mark);
+    position = end;
+  });
+  quote.append(letters.slice(position).join(""));
+  const about = [`told ${sentence.polarity}`];
+  if (sentence.sure !== null) about[0] += `, confidence ${sentence.sure.toFixed(2)}`;
+  if (sentence.period >= 0) about.push(periodName(content.periods.starts[sentence.period]));
+  const small = element("small", { text: about.join(" · ") });
+  if (sentence.group >= 0) small.append(" · ", named(content.groups.names[sentence.group]));
+  item.append(quote, small);
+  return item;
+}
+
+function prepareDrill() {
+  const chips = byId("filters").querySelector("fieldset");
+  for (const polarity of ["", ...POLARITIES]) {
+    const chip = element("button", { type: "button", text: polarity || "any", classes: polarity ? [polarity] : [] });
+    chip.dataset.polarity = polarity;
+    chip.addEventListener("click", () => { drill.polarity = polarity; showSentences(); });
+    chips.append(chip);
+  }
+  const { names, column } = content.groups;
+  byId("filter-group-box").hidden = names.length < 2;
+  byId("filter-group-box").firstElementChild.textContent = column ?? "";
+  byId("drill-dots-title").textContent = column ? `By ${column}` : "";
+  byId("filter-group").append(element("option", { value: "-1", text: "any" }), ...names.map((name, index) => element("option", { value: String(index), text: name })));
+  byId("filter-group").addEventListener("change", (event) => { drill.group = Number(event.target.value); showSentences(); });
+  const dialog = byId("drill");
+  byId("drill-close").addEventListener("click", () => dialog.close());
+  dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
+  dialog.addEventListener("close", () => {
+    byId("tooltip").hidden = true;
+    document.body.append(byId("tooltip"));
+    forget("drill-dots");
+    forget("drill-trend");
+    history.replaceState(null, "", location.pathname + location.search);
+    drill.back?.focus?.();
+  });
+}
