@@ -75,6 +75,8 @@ class World:
     rho: float = 0.4
     """How often a later mention in a review feels as the first one."""
     seed: int = 0
+    product_spread: float = 0.35
+    """How much products differ; at 0 not at all."""
     tail: int = 2000
     """Rare names that nothing is set for."""
     shares: NDArray[np.float64] = field(init=False)
@@ -84,7 +86,7 @@ class World:
         chance = np.random.default_rng(self.seed)
         size = (len(NAMES), self.num_products, self.num_months)
         base = chance.normal((0.1, -0.9, 0.7), (0.8, 0.3, 0.8), (len(NAMES), 1, 1, 3))
-        product = chance.normal(0, 0.35, (len(NAMES), self.num_products, 1, 3))
+        product = chance.normal(0, 1, (len(NAMES), self.num_products, 1, 3)) * self.product_spread
         months = np.linspace(-1, 1, self.num_months)[:, None]
         trend = months * chance.normal(0, 0.35, (len(NAMES), 1, 1, 3))
         score = np.exp(np.broadcast_to(base + product + trend, (*size, 3)))

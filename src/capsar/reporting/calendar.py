@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from capsar.reporting.scored import Scored
 
 _MOST_PERIODS = 40
-_FEWEST_PERIODS = 6
+_FEWEST_PERIODS = 4
 _DAYS = {"day": 1, "week": 7, "month": 30.4, "quarter": 91.3, "year": 365.25}
 _EDGE = 0.0005
 """The share of dates at either end that may be slips (1970, 2206) and does not set the range."""

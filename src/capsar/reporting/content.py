@@ -89,7 +89,7 @@ def _facts(findings: Findings, options: ReportOptions) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
         "capsar_version": __version__,
-        "title": options.title or f"What {totals.rows - errors:,} reviews say",
+        "title": shown(options.title) or f"What {totals.rows - errors:,} reviews say",
         "source": {
             "name": findings.scored.path.resolve().name,
             "files": len(findings.scored.files),

@@ -188,8 +188,9 @@ class Counter:
         _put(self._aspects, rows, 3)
         _put(self._everything, _tally_rows(database, "part, period", self._limit), 2)
         bins = database.execute(
-            f"""SELECT coalesce(CAST(least(greatest(floor(sure * {BINS}), 0), {BINS - 1}) AS INT),
-                                {BINS}) AS bin, count(*) FROM mention GROUP BY bin"""  # noqa: S608
+            f"""SELECT CASE WHEN sure IS NULL THEN {BINS}
+                            ELSE CAST(least(greatest(floor(sure * {BINS}), 0), {BINS - 1}) AS INT)
+                       END AS bin, count(*) FROM mention GROUP BY bin"""  # noqa: S608
         ).fetchall()
         for number, mentions in bins:
             self._surety[number] += mentions

@@ -40,7 +40,7 @@ def plain(surface: str) -> str:
     text = _GAP.sub(" ", text).strip(_EDGES)
     text = _ARTICLE.sub("", text)
     words = text.replace("-", " ").split()
-    return " ".join(_SPELLINGS.get(word, word) for word in map(_without_accents, words))
+    return " ".join(map(_one_spelling, map(_without_accents, words)))
 
 
 def hyphenated(surface: str) -> str | None:
@@ -87,6 +87,12 @@ def shown(text: str) -> str:
     return "".join(
         one for one in text if one in _JOINERS or unicodedata.category(one) not in _INVISIBLE
     )
+
+
+def _one_spelling(word: str) -> str:
+    if word.endswith("s") and word[:-1] in _SPELLINGS:
+        return _SPELLINGS[word[:-1]] + "s"
+    return _SPELLINGS.get(word, word)
 
 
 def _without_accents(word: str) -> str:

@@ -73,12 +73,13 @@ class Sampler:
         )
 
     def sentences(self, scored: Scored, text_column: str) -> list[Sentence]:
-        """Return the sentences of what was drawn, each but once for an aspect."""
+        """Return the sentences of what was drawn, none twice in its group."""
         kept: dict[tuple[int, int, str], list[Sentence]] = {}
-        seen: set[tuple[int, str]] = set()
+        seen: set[tuple[int, int, str, str]] = set()
         for sentence in self._fetch(scored, text_column):
-            group = kept.setdefault((sentence.aspect, sentence.part, sentence.polarity), [])
-            twin = (sentence.aspect, sentence.text.casefold())
+            place = (sentence.aspect, sentence.part, sentence.polarity)
+            group = kept.setdefault(place, [])
+            twin = (*place, sentence.text.casefold())
             if len(group) < self._number and twin not in seen:
                 seen.add(twin)
                 group.append(sentence)

@@ -26,12 +26,12 @@ function shareRow(cell) {
 
 function fact(title, figure, told) {
   return element("div", { classes: ["card", "fact"] },
-    element("h3", { text: title }), element("b", { text: figure }), element("small", { text: told }));
+    element("h2", { text: title }), element("b", { text: figure }), element("small", { text: told }));
 }
 
 function showFacts() {
   const { totals, overall, surety } = content;
-  const feeling = element("div", { classes: ["card", "fact"] }, element("h3", { text: "How people feel about what they mention" }));
+  const feeling = element("div", { classes: ["card", "fact"] }, element("h2", { text: "How people feel about what they mention" }));
   if (overall.mentions) feeling.append(shareRow(overall), split(overall));
   else feeling.append(element("small", { text: "No aspect is mentioned anywhere." }));
   const known = totals.mentions - surety.unknown;

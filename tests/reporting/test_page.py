@@ -1,0 +1,238 @@
+"""The page in a real browser without a network: drawn, clicked, by keys, in the dark, hostile."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from made_scored import row, write_rows
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from capsar.reporting.options import ReportOptions
+from capsar.reporting.run import report
+
+pytestmark = pytest.mark.browser
+
+HOSTILE = (
+    "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked=2'> "
+    "\u202eThe broth\u2066 {{policy}} &lt;b&gt; <!-- was cold 🍜 “quoted” ' \" \\ \u2028 end"
+)
+NAME = "<b>\u202esoup</b>"
+
+
+def corpus(folder: Path) -> Path:
+    rows = []
+    for index in range(240):
+        shop, day = ("north", "south", NAME)[index % 3], f"2026-{index % 6 + 1:02d}-11"
+        good = "+" if index % 3 or index % 4 else "-"
+        rows.append(row(f"soup:{good}.9 staff:-.8 bill:{'o+'[index % 2]}.7", shop=shop, day=day))
+    rows += [row("broth:-.9", HOSTILE, shop="north", day="2026-02-02")]
+    rows += [row(f"{NAME}:+.9", f"A {NAME} here.", shop="south", day="2026-02-02")] * 3
+    rows += [row("", error="<i>too long</i>: 9", shop=None, day=None)]
+    return write_rows(folder, rows)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("page")
+    (folder / "confusion.json").write_text("[[80,10,10],[20,60,20],[5,5,90]]")
+    options = ReportOptions(
+        by="shop", over="day", confusion=folder / "confusion.json", title=f"Soup & {NAME}"
+    )
+    report(corpus(folder / "scored"), folder / "report.html", options)
+    return folder / "report.html"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    names = ("chromium", "chromium-browser", "google-chrome")
+    path = next(filter(None, map(shutil.which, names)), None)
+    if path is None:
+        pytest.skip("no chromium is installed")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+Opened = Callable[..., Page]
+
+
+@pytest.fixture
+def opened(browser: Browser, made: Path) -> Iterator[Opened]:
+    """Opens the page; it may ask for nothing, say nothing to the console, and run nothing else."""
+    told: list[str] = []
+    contexts = []
+
+    def open_page(path: Path = made, **settings: object) -> Page:
+        context = browser.new_context(offline=True, reduced_motion="reduce", **settings)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: told.append(message.text))
+        page.on("pageerror", lambda error: told.append(str(error)))
+        page.on("request", lambda asked: asked.url.startswith("file:") or told.append(asked.url))
+        page.goto(path.as_uri())
+        expect(page.locator("#praised[data-drawn]")).to_be_visible(timeout=30_000)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert told == []
+
+
+def test_charts_are_drawn(opened: Opened) -> None:
+    page = opened()
+    for chart in ("praised", "blamed", "grid", "trend", "surety"):
+        expect(page.locator(f"#{chart}[data-drawn]")).to_be_attached()
+    assert page.locator("#blamed .mark-rect path").count() >= 3
+    assert page.locator("#grid .mark-rect path").count() >= 9
+    lines = page.locator("#trend .mark-line path").evaluate_all(
+        "all => all.map(p => p.getBBox().width)"
+    )
+    assert len(lines) == 2
+    assert min(lines) > 200
+    expect(page.locator("#aspect-table tbody tr")).to_have_count(5)
+    expect(page.locator("#confusion td").first).to_have_text("80 %")
+    expect(page.locator("#sure")).to_contain_text("<i>too long</i>")
+
+
+def test_a_bar_opens_its_sentences(opened: Opened) -> None:
+    page = opened()
+    page.locator("#blamed .mark-rect path").first.click()
+    expect(page.locator("#drill")).to_be_visible()
+    expect(page.locator("#drill-title")).to_have_text("staff")
+    expect(page.locator("#sentences li").first).to_contain_text("The staff here.")
+    expect(page.locator("#sentences mark.chosen").first).to_have_text("staff")
+    expect(page.locator("#sentences li.positive")).to_have_count(0)
+    expect(page.locator("#drill-trend[data-drawn]")).to_be_attached()
+    page.get_by_role("button", name="Close").click()
+    expect(page.locator("#drill")).to_be_hidden()
+
+
+def test_by_keys_alone(opened: Opened) -> None:
+    page = opened()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")  # skip to the table
+    soup = page.locator("#aspect-table").get_by_role("button", name="soup", exact=True)
+    soup.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#drill-title")).to_have_text("soup")
+    chips = page.locator("#filters [data-polarity=negative]")
+    chips.focus()
+    page.keyboard.press("Space")
+    expect(chips).to_have_attribute("aria-pressed", "true")
+    expect(page.locator("#sentences li.positive")).to_have_count(0)
+    page.locator("#filter-group").select_option("north")
+    expect(page.locator("#sentences li.negative").first).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#drill")).to_be_hidden()
+    expect(soup).to_be_focused()
+
+
+def test_sorting_and_finding(opened: Opened) -> None:
+    page = opened()
+    first = page.locator("#aspect-table tbody tr").first
+    page.get_by_role("button", name="Negative", exact=True).click()
+    expect(first).to_contain_text("staff")
+    page.get_by_role("button", name="Negative", exact=True).click()
+    expect(first).not_to_contain_text("staff")
+    page.get_by_label("Find").fill("BIL")
+    expect(page.locator("#aspect-table tbody tr")).to_have_count(1)
+    expect(page.locator("#matches")).to_have_text("1 aspect found")
+
+
+def test_hostile_texts_are_texts(opened: Opened, made: Path) -> None:
+    page = opened()
+    assert page.evaluate("window.hacked") is None
+    assert page.title() == "Soup & <b>soup</b>"
+    page.locator("#aspect-table").get_by_role("button", name="broth", exact=True).click()
+    page.locator("#filter-group").select_option("north")
+    page.locator("#filters [data-polarity=negative]").click()
+    shown = page.locator("#sentences li", has_text="window.hacked").locator("blockquote")
+    assert shown.text_content() in HOSTILE
+    assert page.locator("#sentences script, #sentences img, h1 b, bdi b").count() == 0
+    assert page.evaluate("window.hacked") is None
+    # Names are shown without what turns the line around; nothing could end its block of data.
+    assert "\u202e" not in page.locator("#aspect-table").inner_text()
+    assert made.read_text(encoding="utf-8").count("<script") == 6
+
+
+def test_no_script_but_its_own_may_run(browser: Browser, made: Path, tmp_path: Path) -> None:
+    changed = tmp_path / "changed.html"
+    text = made.read_text(encoding="utf-8")
+    changed.write_text(text.replace("<main>", "<main><script>window.hacked = 3</script>"))
+    told: list[str] = []
+    page = browser.new_page(offline=True)
+    page.on("console", lambda message: told.append(message.text))
+    page.goto(changed.as_uri())
+    expect(page.locator("#praised[data-drawn]")).to_be_visible(timeout=30_000)
+    assert page.evaluate("typeof window.hacked") == "undefined"
+    assert "Content Security Policy" in told[0]
+    page.close()
+
+
+def test_dark_and_light_have_their_own_colors(opened: Opened) -> None:
+    page = opened(color_scheme="dark")
+    fill = "document.querySelector('#praised .mark-rect path').getAttribute('fill')"
+    dark = page.evaluate(fill)
+    page.emulate_media(color_scheme="light")
+    page.wait_for_function(f"{fill} !== {dark!r}")
+    assert page.evaluate(fill) == "rgb(23, 115, 74)"
+
+
+@pytest.mark.parametrize("width", [390, 1160])
+def test_nothing_is_cut_off_at_any_width(opened: Opened, width: int) -> None:
+    page = opened(viewport={"width": width, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.locator("#aspect-table .open").first.click()
+    assert page.evaluate("document.querySelector('#drill').scrollWidth") <= width
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_can_be_used_by_everybody(opened: Opened, scheme: str) -> None:
+    page = opened(color_scheme=scheme)
+    found = Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+    page.locator("#aspect-table .open").first.click()
+    found = Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+
+
+def test_a_corpus_without_text_dates_or_groups(opened: Opened, tmp_path: Path) -> None:
+    rows = [{k: v for k, v in row("soup:+").items() if k != "text"} | {"id": 1}] * 3
+    report(write_rows(tmp_path / "scored", rows), tmp_path / "r.html")
+    page = opened(tmp_path / "r.html")
+    expect(page.locator("#notices")).to_contain_text("Not corrected.")
+    expect(page.locator("#differences")).to_be_hidden()
+    expect(page.locator("#changes")).to_be_hidden()
+    page.locator("#aspect-table .open").first.click()
+    expect(page.locator("#drill-hint")).to_contain_text("The reviews were not kept")
+
+
+def test_the_libraries_are_those_that_are_named() -> None:
+    """What is in the page is what npm publishes, and nobody changed it."""
+    folder = files("capsar.reporting") / "page" / "vendor"
+    named = re.findall(
+        r"^\| `([\w.-]+)` .*`([0-9a-f]{64})` \|$", (folder / "README.md").read_text(), re.M
+    )
+    assert len(named) == 3
+    for name, checksum in named:
+        assert sha256((folder / name).read_bytes()).hexdigest() == checksum
+
+
+def test_the_charts_are_for_the_vega_lite_that_is_here() -> None:
+    import altair as alt
+
+    folder = files("capsar.reporting") / "page" / "vendor"
+    assert f"vega-lite@{alt.SCHEMA_VERSION.removeprefix('v')}" in (folder / "README.md").read_text()
+
+
+def test_the_page_is_small(made: Path) -> None:
+    assert made.stat().st_size < 1_000_000

@@ -1,0 +1,298 @@
+"""From scored files to figures: counted as by hand, whatever the batches; bad input is told."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+from collections import Counter
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from made_scored import row, write_rows
+from typer.testing import CliRunner
+
+import capsar
+from capsar.bulk.job import ScoreOptions
+from capsar.cli import app
+from capsar.errors import ArtifactError, ConfigError, DataError
+from capsar.reporting import scored as scored_module
+from capsar.reporting.options import ReportOptions
+from capsar.reporting.run import report
+from capsar.reporting.tables import render_csv
+
+SIGNS = {"+": 2, "o": 1, "-": 0}
+
+
+def made_rows(number: int = 300) -> list[dict]:
+    chance = random.Random(3)
+    rows = []
+    for index in range(number):
+        names = chance.choices(("soup", "Soups", "staff", "bill"), k=chance.choice((0, 1, 1, 2, 3)))
+        told = " ".join(
+            f"{name}:{chance.choice('+o-')}{chance.choice(('', '.3', '.9'))}" for name in names
+        )
+        month = chance.choice(
+            ("2026-01-05", "2026-02-28", "2026-03-01T23:59:59", "2026-04-17", "soon")
+        )
+        shop = chance.choice(("north", "south", "west", None))
+        error = "too long: 9" if chance.random() < 0.05 else None
+        rows.append(row(told, error=error, shop=shop, day=month, id=index))
+    return rows
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[dict]:
+    return made_rows()
+
+
+@pytest.fixture(scope="module")
+def folder(rows: list[dict], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_rows(tmp_path_factory.mktemp("made") / "scored", rows, files=5, job={})
+
+
+OPTIONS = ReportOptions(by="shop", over="day", every="month", threads=1)
+
+
+def counted(rows: list[dict], **where: str) -> Counter:
+    """Mentions by aspect and polarity, as nobody could count them simpler."""
+    found: Counter = Counter()
+    for one in rows:
+        if one["error"] is None and all((one[k] or "").startswith(v) for k, v in where.items()):
+            for mention in one["aspects"]:
+                name = (
+                    mention["surface"].casefold().removesuffix("s")
+                    if "oup" in mention["surface"]
+                    else mention["surface"]
+                )
+                found[name, mention["polarity"]] += 1
+    return found
+
+
+def told(cell: dict) -> dict[str, int]:
+    return dict(zip(("negative", "neutral", "positive"), cell["told"], strict=True))
+
+
+def test_counts_are_those_of_a_plain_loop(rows: list[dict], folder: Path) -> None:
+    content = report(folder, None, OPTIONS, form="json")
+    assert {a["name"].casefold() for a in content["aspects"]} >= {"staff", "bill"}
+    assert content["groups"]["names"] == ["north", "south", "west"]
+    assert content["periods"]["starts"] == ["2026-01-01", "2026-02-01", "2026-03-01", "2026-04-01"]
+    for number, aspect in enumerate(content["aspects"]):
+        name = aspect["name"].casefold().removesuffix("s")
+        name = name if name == "soup" else aspect["name"]
+        for polarity, mentions in told(aspect).items():
+            assert mentions == counted(rows)[name, polarity]
+        for group, cell in zip(content["groups"]["names"], aspect["by_group"], strict=True):
+            assert told(cell)["positive"] == counted(rows, shop=group)[name, "positive"]
+        for start, cell in zip(content["periods"]["starts"], aspect["by_period"], strict=True):
+            assert told(cell)["neutral"] == counted(rows, day=start[:7])[name, "neutral"]
+        cell = content["cells"][number][1][2]
+        assert (
+            told(cell)["negative"] == counted(rows, shop="south", day="2026-03")[name, "negative"]
+        )
+    totals = content["totals"]
+    assert totals["rows"] == 300
+    assert totals["errors"] == sum(one["error"] is not None for one in rows)
+    assert content["errors"] == [{"kind": "too long", "rows": totals["errors"]}]
+    assert totals["mentions"] == counted(rows).total() == sum(content["overall"]["told"])
+    unsure = [m["confidence"] for r in rows if not r["error"] for m in r["aspects"]]
+    assert totals["unsure"] == sum(sure is not None and sure < 0.5 for sure in unsure)
+    assert content["surety"]["unknown"] == sum(sure is None for sure in unsure)
+    assert content["periods"]["undated"] == sum(one["day"] == "soon" for one in rows)
+
+
+def test_batches_and_files_do_not_matter(
+    rows: list[dict], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = report(folder, None, OPTIONS, form="json")
+    monkeypatch.setattr(scored_module, "_ROWS_AT_ONCE", 1)
+    parts = report(folder, None, OPTIONS, form="json")
+    assert parts == whole
+    other = report(write_rows(tmp_path / "one", rows), None, OPTIONS, form="json")
+    for name in ("overall", "aspects", "cells", "differences", "changes"):
+        assert other[name] == whole[name]
+
+
+def test_sentences_are_cut_and_marked_where_the_words_are(tmp_path: Path) -> None:
+    text = "🍜🍜 Nice place. The soup was 𝕏 cold, the staff fine! Bye."
+    folder = write_rows(
+        tmp_path, [row("soup:-.9 staff:+.8", text)] * 2 + [row("soup:-.2", "Dull soup.")]
+    )
+    content = report(folder, None)
+    soup = next(i for i, a in enumerate(content["aspects"]) if a["name"] == "soup")
+    (sentence,) = content["sentences"][soup]  # a twin is not shown, nor what is unsure
+    assert sentence["text"] == "The soup was 𝕏 cold, the staff fine!"
+    assert [sentence["text"][a:b] for a, b, _ in sentence["marks"]] == ["soup", "staff"]
+    assert [polarity for _, _, polarity in sentence["marks"]] == ["negative", "positive"]
+    assert sentence["chosen"] == 0
+    assert sentence["polarity"] == "negative"
+
+
+def test_a_report_of_what_capsar_score_writes(tmp_path: Path) -> None:
+    source = tmp_path / "reviews.csv"
+    source.write_text(
+        "id,text,shop,day\n1,The food was great.,a,2026-01-02\n"
+        "2,Terrible service!,b,2026-02-03\n3,,b,\n"
+    )
+    options = ScoreOptions(keep=("id", "text", "shop", "day"))
+    capsar.score(str(source), str(tmp_path / "scored"), options)
+    content = report(tmp_path / "scored", None, ReportOptions(by="shop", over="day"))
+    assert content["model"]["name"] == "fast"
+    assert content["totals"]["rows"] == 3
+    assert content["source"] | {"name": ""} == {
+        "name": "", "files": 1, "is_whole": True, "text_column": "text",
+    }  # fmt: skip
+    assert any("Irony" in limit for limit in content["model"]["limits"])
+    assert {"food", "service"} <= {aspect["name"] for aspect in content["aspects"]}
+    with pytest.raises(ArtifactError, match="no such folder"):
+        report(tmp_path / "scored", None, ReportOptions(model="nobody"))
+
+
+def test_dates_in_other_forms(tmp_path: Path) -> None:
+    rows = [
+        row("soup:+", day=f"{day:02d}.03.2026", at=1772323200 + 86400 * day) for day in range(1, 21)
+    ]
+    write_rows(tmp_path, rows)
+    with pytest.raises(DataError, match=r"Only 0 of 20 dates in 'day'.*--date-format"):
+        report(tmp_path, None, ReportOptions(over="day"))
+    german = report(tmp_path, None, ReportOptions(over="day", date_format="%d.%m.%Y"))
+    seconds = report(tmp_path, None, ReportOptions(over="at"))
+    assert german["periods"]["unit"] == seconds["periods"]["unit"] == "day"
+    assert len(german["periods"]["starts"]) == len(seconds["periods"]["starts"]) == 20
+
+
+def test_two_groups_are_compared_once(tmp_path: Path) -> None:
+    rows = [row("soup:+", shop="a")] * 40 + [row("soup:-", shop="b")] * 40
+    content = report(write_rows(tmp_path, rows), None, ReportOptions(by="shop"))
+    (difference,) = content["differences"]
+    assert (difference["group"], difference["here"]["told"], difference["rest"]["told"]) == (
+        0, [0, 0, 40], [40, 0, 0],
+    )  # fmt: skip
+    assert difference["q"] < 1e-6
+
+
+def test_the_rarer_groups_are_in_no_column_but_in_all_others(tmp_path: Path) -> None:
+    rows = [row("soup:+", shop=f"shop {n}") for n in range(5) for _ in range(30 - n)]
+    content = report(write_rows(tmp_path, rows), None, ReportOptions(by="shop", groups=2))
+    assert content["groups"]["names"] == ["shop 0", "shop 1"]
+    assert content["groups"]["in_all"] >= 4
+    rest = {row["group"]: row["rest"]["mentions"] for row in content["differences"]}
+    assert rest == {0: len(rows) - 30, 1: len(rows) - 29}
+
+
+def test_csv_holds_every_share_and_no_formula(tmp_path: Path, folder: Path) -> None:
+    rows = [
+        row("=cmd():+", shop="@x", day="2026-01-01"),
+        row("soup:-", shop="y", day="2026-02-01"),
+    ] * 9
+    options = ReportOptions(by="shop", over="day", every="month")
+    content = report(write_rows(tmp_path, rows), tmp_path / "r.csv", options, form="csv")
+    lines = list(csv.DictReader(StringIO((tmp_path / "r.csv").read_text())))
+    assert render_csv(content) == (tmp_path / "r.csv").read_text()
+    assert {line["aspect"] for line in lines} == {"", "'=cmd()", "soup"}
+    assert {line["group"] for line in lines} == {"", "'@x", "y"}
+    finest = [line for line in lines if line["aspect"] and line["group"] and line["period"]]
+    assert [
+        (line["mentions"], line["positive_told"]) for line in finest if line["group"] == "y"
+    ] == [("9", "0")]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "match"),
+    [
+        ({"by": "maker"}, DataError, "--by: there is no column 'maker'.*--keep .*maker"),
+        ({"over": "when"}, DataError, "--over: there is no column 'when'"),
+        ({"text_column": "body"}, DataError, "--text-column: there is no column 'body'"),
+        ({"by": "aspects"}, DataError, "there is no column 'aspects'"),
+        ({"every": "month"}, ConfigError, "give the column of dates"),
+        ({"over": "day", "every": "moon"}, ConfigError, "A period is one of day, week"),
+        ({"min_confidence": 1.5}, ConfigError, "from 0 to 1"),
+        ({"aspects": 0}, ConfigError, "aspects must be 1 or more"),
+    ],
+)
+def test_what_cannot_be_asked_is_told(
+    folder: Path, options: dict, error: type[Exception], match: str
+) -> None:
+    with pytest.raises(error, match=match):
+        report(folder, None, ReportOptions(**options))
+
+
+def test_what_is_not_scored_is_told(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with pytest.raises(DataError, match="holds no Parquet files"):
+        report(tmp_path, None)
+    with pytest.raises(DataError, match="copy the scored folder here"):
+        report("s3://bucket/scored", None)
+    pq.write_table(pa.table({"text": ["x"]}), tmp_path / "raw.parquet")
+    with pytest.raises(DataError, match=r"has the columns \['text'\]; expected 'aspects'"):
+        report(tmp_path, None)
+    (tmp_path / "raw.parquet").write_bytes(b"PAR1 and then nothing")
+    with pytest.raises(DataError, match="cannot be read"):
+        report(tmp_path, None)
+    with pytest.raises(ConfigError, match="no form 'pdf'"):
+        report(tmp_path, None, form="pdf")
+
+
+@pytest.mark.parametrize(
+    "rows", [[], [row("", error="empty")], [row("", "Fine.")]], ids=["none", "error", "bare"]
+)
+def test_a_corpus_without_a_mention_is_told_of_too(tmp_path: Path, rows: list[dict]) -> None:
+    folder = write_rows(tmp_path / "scored", rows or [row("", "x")])
+    for form in ("html", "json", "csv"):
+        content = report(folder, tmp_path / "out", form=form)
+        assert content["aspects"] == []
+        assert (tmp_path / "out").stat().st_size
+
+
+def test_a_job_that_is_not_finished_is_told(tmp_path: Path) -> None:
+    folder = write_rows(tmp_path, [row("soup:+")], job={"options": {"text_column": "review"}})
+    (folder / "_SUCCESS").unlink()
+    content = report(folder, None)
+    assert content["source"]["is_whole"] is False
+    assert content["source"]["text_column"] is None
+    assert content["sentences"] == [[]]
+
+
+def test_the_confusion_of_the_model_is_used_and_else_its_lack_is_told(
+    folder: Path, tmp_path: Path
+) -> None:
+    plain = report(folder, None)
+    assert plain["model"]["confusion"] is None
+    assert "--confusion" in plain["model"]["uncorrected"]
+    path = tmp_path / "dev.json"
+    path.write_text(json.dumps([[80, 10, 10], [20, 60, 20], [5, 5, 90]]))
+    corrected = report(folder, None, ReportOptions(confusion=path))
+    assert corrected["model"]["uncorrected"] == ""
+    assert corrected["overall"]["told"] == plain["overall"]["told"]
+    assert corrected["overall"]["neutral"] != plain["overall"]["neutral"]
+    assert (
+        "Of 100 neutral mentions it tells 20 as negative and 20 as positive."
+        in corrected["model"]["limits"]
+    )
+
+
+def test_the_command(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "r.json"
+    done = CliRunner().invoke(
+        app,
+        [
+            "report",
+            str(folder),
+            "-o",
+            str(out),
+            "--format",
+            "json",
+            "--by",
+            "shop",
+            "--over",
+            "day",
+        ],
+    )
+    assert done.exit_code == 0, done.output
+    assert "aspects shown" in done.stdout
+    assert "not corrected" in done.stderr
+    assert json.loads(out.read_text())["groups"]["column"] == "shop"
