@@ -296,3 +296,28 @@ def test_the_command(folder: Path, tmp_path: Path) -> None:
     assert "aspects shown" in done.stdout
     assert "not corrected" in done.stderr
     assert json.loads(out.read_text())["groups"]["column"] == "shop"
+
+
+def test_the_page_stays_small_whatever_reviews_hold(tmp_path: Path) -> None:
+    """Sixty aspects in twelve shops, sentences as long as they are shown, every sign escaped."""
+    long = "<" * 380
+    rows = [
+        row(
+            f"thing{n}x:{sign}",
+            f"{long} thing{n}x {shop}",
+            shop=f"shop {shop}",
+            day=f"20{20 + shop}-01-01",
+        )
+        for n in range(60)
+        for sign in "+o-"
+        for shop in range(12)
+        for _ in range(2)
+    ]
+    path = tmp_path / "r.html"
+    content = report(write_rows(tmp_path / "s", rows), path, ReportOptions(by="shop", over="day"))
+    assert path.stat().st_size < 5_000_000
+    assert len(content["aspects"]) == 60
+    assert all(
+        {one["polarity"] for one in few} == {"positive", "neutral", "negative"}
+        for few in content["sentences"]
+    )

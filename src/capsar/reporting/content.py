@@ -14,7 +14,7 @@ from capsar.reporting.names import shown
 from capsar.reporting.shares import LEVEL, Shares, estimate_shares
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from capsar.reporting.calendar import Calendar
     from capsar.reporting.confusion import Confusion
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 _LEAST_PERIODS_TO_COMPARE = 4
+_BYTES_OF_SENTENCES = 2_400_000
+"""A page of them all should stay below 5 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,18 +212,21 @@ def _contrasts(
 
 
 def _sentences(findings: Findings) -> list[list[dict[str, Any]]]:
-    """Return the sentences of each aspect, the surest first."""
-    by_aspect: list[list[dict[str, Any]]] = [[] for _ in findings.aspects]
-    for sentence in sorted(findings.sentences, key=lambda one: -(one.sure or 0)):
-        by_aspect[sentence.aspect].append(
-            {
-                "text": sentence.text,
-                "marks": sentence.marks,
-                "chosen": sentence.chosen,
-                "polarity": sentence.polarity,
-                "group": sentence.part,
-                "period": sentence.period,
-                "sure": None if sentence.sure is None else round(sentence.sure, 2),
-            }
-        )
-    return by_aspect
+    """Return the sentences of each aspect that fit on a page, the surest first."""
+    by_aspect: list[list[Sentence]] = [[] for _ in findings.aspects]
+    for sentence in sorted(findings.sentences, key=lambda one: one.rank):
+        by_aspect[sentence.aspect].append(sentence)
+    room = _BYTES_OF_SENTENCES // max(1, len(by_aspect))
+    return [
+        [one.as_dict() for one in sorted(_fitting(few, room), key=lambda one: -(one.sure or 0))]
+        for few in by_aspect
+    ]
+
+
+def _fitting(sentences: list[Sentence], room: int) -> Iterator[Sentence]:
+    """Yield sentences, the first of every group and polarity before any second, while they fit."""
+    for sentence in sentences:
+        room -= sentence.num_bytes
+        if room < 0:
+            return
+        yield sentence

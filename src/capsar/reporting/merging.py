@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _SHORTEST_MISSPELT = 6
 _TIMES_RARER = 20
 _VARIANTS_SHOWN = 12
+_LONGEST_NAME = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Aspect:
         first: dict[str, str] = {}
         for surface, number in self.surfaces.items():
             form = shown(surface).casefold().strip()
-            first.setdefault(form, shown(surface).strip())
+            first.setdefault(form, shown(surface).strip()[:_LONGEST_NAME])
             by_form[form] += number
         return [(first[form], number) for form, number in by_form.most_common(_VARIANTS_SHOWN)]
 
@@ -73,7 +74,7 @@ def _aspect(names: dict[str, int]) -> Aspect:
         by_case[shown(surface).casefold().strip()] += number
     best = by_case.most_common(1)[0][0]
     written = next(name for name in names if shown(name).casefold().strip() == best)
-    return Aspect(shown(written).strip(), sum(names.values()), names)
+    return Aspect(shown(written).strip()[:_LONGEST_NAME], sum(names.values()), names)
 
 
 class _Joined:

@@ -6,7 +6,7 @@ ones with the smallest hashes are kept, a bounded number whatever the size of th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from capsar.labels import CLASSES
@@ -40,6 +40,27 @@ class Sentence:
     chosen: int
     """Which of the marks it was drawn for."""
     sure: float | None
+    rank: int = 0
+    """Its place among those of its aspect, group and polarity."""
+
+    @property
+    def num_bytes(self) -> int:
+        """About how much of a page it takes."""
+        escaped = sum(self.text.count(sign) for sign in '<>&"\\')
+        size = len(self.text.encode("utf-8", "surrogatepass"))
+        return size + 5 * escaped + 24 * len(self.marks) + 110
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the sentence as JSON holds it."""
+        return {
+            "text": self.text,
+            "marks": self.marks,
+            "chosen": self.chosen,
+            "polarity": self.polarity,
+            "group": self.part,
+            "period": self.period,
+            "sure": None if self.sure is None else round(self.sure, 2),
+        }
 
 
 class Sampler:
@@ -82,7 +103,7 @@ class Sampler:
             twin = (*place, sentence.text.casefold())
             if len(group) < self._number and twin not in seen:
                 seen.add(twin)
-                group.append(sentence)
+                group.append(replace(sentence, rank=len(group)))
         return [sentence for group in kept.values() for sentence in group]
 
     def _fetch(self, scored: Scored, text_column: str) -> Iterator[Sentence]:
