@@ -43,7 +43,7 @@ _HOMES = {
     "score": "capsar.bulk.run",
     "train": "capsar.training.run",
 }
-_EXTRAS = {"Capsar": "train", "train": "train", "score": "bulk", "report": "report"}
+_EXTRAS = {"Capsar": "train", "train": "train", "score": "bulk"}
 """Names that need an extra."""
 
 __all__ = [

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import capsar
 from capsar.bulk.job import ScoreOptions
 from capsar.cli import app
-from capsar.errors import ArtifactError, ConfigError, DataError
+from capsar.errors import ArtifactError, ConfigError, DataError, MissingExtraError
 from capsar.reporting import scored as scored_module
 from capsar.reporting.options import ReportOptions
 from capsar.reporting.run import report
@@ -273,6 +273,31 @@ def test_the_confusion_of_the_model_is_used_and_else_its_lack_is_told(
         "Of 100 neutral mentions it tells 20 as negative and 20 as positive."
         in corrected["model"]["limits"]
     )
+
+
+def test_kept_columns_may_have_any_name(tmp_path: Path) -> None:
+    names = "kind value aspect part period polarity sure draw name review filename"
+    kept = {name: f"{name} 1" for name in [*names.split(), '\'; DROP TABLE "drawn"; --']}
+    rows = [row("soup:+.9", "The soup.", **kept)] * 30 + [row("", error="bad", **kept)]
+    write_rows(tmp_path, rows)
+    for by in kept:
+        content = report(tmp_path, None, ReportOptions(by=by, threads=1))
+        assert content["groups"]["names"] == [f"{by} 1"]
+        assert content["errors"] == [{"kind": "bad", "rows": 1}]
+        assert [one["text"] for one in content["sentences"][0]] == ["The soup."]
+
+
+def test_a_missing_extra_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("capsar.reporting.run.find_spec", lambda name: name != "duckdb" or None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'capsar\[report\]'"):
+        capsar.report(folder)
+
+
+def test_a_damaged_job_is_told(tmp_path: Path) -> None:
+    folder = write_rows(tmp_path, [row("soup:+")], job={})
+    (folder / "_job" / "job.json").write_text("{")
+    with pytest.raises(DataError, match=r"job\.json' is damaged"):
+        report(folder, None)
 
 
 def test_the_command(folder: Path, tmp_path: Path) -> None:

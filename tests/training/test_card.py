@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -126,7 +127,9 @@ def test_the_lines_of_the_card_run(small_bundle: Path, capsys: pytest.CaptureFix
     assert found
     middle, low, high = map(float, found.groups())
     assert low <= middle <= high
-    assert "dev_intervals" in (small_bundle / "config.json").read_text()
+    config = json.loads((small_bundle / "config.json").read_text())
+    assert "dev_intervals" in config
+    assert sum(map(sum, config["dev_confusion"])) == config["trained_on"]["dev_examples"]
     assert capsar.__version__ in (small_bundle / "config.json").read_text()
 
 

@@ -61,15 +61,9 @@ def report_command(  # noqa: PLR0913
     Shares are corrected for what the model confuses where that is known, from the model itself or
     from `--confusion`. Sentences are shown if the column of reviews was kept when scoring.
     """
-    from capsar.errors import MissingExtraError
+    from capsar.reporting.options import ReportOptions
+    from capsar.reporting.run import report
 
-    try:
-        import duckdb  # noqa: F401
-
-        from capsar.reporting.options import ReportOptions
-        from capsar.reporting.run import report
-    except ImportError as error:
-        raise MissingExtraError("report", "A report") from error
     options = ReportOptions(
         by=by,
         over=over,

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 MOST_NAMES = 100_000
 """Names beyond these, the rarest, are counted and not merged."""
 BINS = 20
+FILE = "capsar_file"
+"""The column that tells the file of a row; kept columns have other names."""
 ROW_BITS = 40
 """The number of a review is that of its file, and in so many lower bits that of its row."""
 _OTHER = "CAST(-1 AS SMALLINT)"
@@ -69,8 +71,8 @@ def count_totals(database: DuckDBPyConnection, scored: Scored, options: ReportOp
         source,
     ).fetchall()[0]
     errors = database.execute(
-        """SELECT split_part(error, ':', 1) AS kind, count(*) AS number FROM read_parquet($files)
-           WHERE error IS NOT NULL GROUP BY kind ORDER BY number DESC, kind LIMIT 20""",
+        """SELECT split_part(error, ':', 1), count(*) FROM read_parquet($files)
+           WHERE error IS NOT NULL GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 20""",
         source,
     ).fetchall()
     database.execute(
@@ -93,9 +95,9 @@ def count_totals(database: DuckDBPyConnection, scored: Scored, options: ReportOp
     if options.by is not None:
         column = scored.column(options.by, "--by")
         groups = database.execute(
-            f"""SELECT CAST({column} AS VARCHAR) AS value, count(*) AS number
+            f"""SELECT CAST({column} AS VARCHAR), count(*)
                 FROM read_parquet($files) WHERE error IS NULL AND {column} IS NOT NULL
-                GROUP BY value ORDER BY number DESC, value LIMIT {options.groups}""",  # noqa: S608
+                GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT {options.groups}""",  # noqa: S608
             source,
         ).fetchall()
         num_groups = database.execute(
@@ -152,9 +154,9 @@ def load_mentions(
         f"""
         CREATE OR REPLACE TEMP TABLE mention AS
         WITH kept AS (
-            SELECT filename, file_row_number, {group} AS value, {period} AS period,
+            SELECT {FILE}, file_row_number, {group} AS value, {period} AS period,
                    unnest(aspects) AS found
-            FROM read_parquet($files, filename = true, file_row_number = true)
+            FROM read_parquet($files, filename = '{FILE}', file_row_number = true)
             WHERE error IS NULL
         )
         SELECT (file_key.number << {ROW_BITS}) + kept.file_row_number AS review,
@@ -165,7 +167,7 @@ def load_mentions(
                found.start AS start,
                least(found.confidence, found.aspect_confidence) AS sure
         FROM kept
-        JOIN file_key ON file_key.name = kept.filename
+        JOIN file_key ON file_key.name = kept.{FILE}
         LEFT JOIN aspect_key ON aspect_key.name = found.surface
         LEFT JOIN group_key ON group_key.name = kept.value
         """,  # noqa: S608

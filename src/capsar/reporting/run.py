@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from capsar.errors import ConfigError
+from capsar.errors import ConfigError, MissingExtraError
 from capsar.reporting.calendar import make_calendar
 from capsar.reporting.content import Findings, make_content
 from capsar.reporting.counting import Counter, count_totals, load_keys, load_mentions
@@ -48,9 +49,11 @@ def report(
     Raises:
         DataError: If the files are no scored ones, or do not have a column that is named.
         ConfigError: If the form is not known.
+        MissingExtraError: If what a report is made with is not installed.
     """
     if form not in FORMATS:
         raise ConfigError(f"There is no form {form!r}; expected one of {', '.join(FORMATS)}")
+    _check_extra()
     options = options or ReportOptions()
     with connect(options) as database:
         source = open_scored(database, scored)
@@ -59,6 +62,11 @@ def report(
     if output is not None:
         Path(output).write_text(render(content, form), encoding="utf-8", newline="\n")
     return content
+
+
+def _check_extra() -> None:
+    if not all(map(find_spec, ("altair", "duckdb", "symspellpy"))):
+        raise MissingExtraError("report", "A report")
 
 
 def render(content: dict[str, Any], form: str) -> str:

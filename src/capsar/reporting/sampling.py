@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from capsar.labels import CLASSES
-from capsar.reporting.counting import ROW_BITS
+from capsar.reporting.counting import FILE, ROW_BITS
 from capsar.sentences import split_sentences
 
 if TYPE_CHECKING:
@@ -109,16 +109,16 @@ class Sampler:
     def _fetch(self, scored: Scored, text_column: str) -> Iterator[Sentence]:
         column = scored.column(text_column, "--text-column")
         rows = self._database.execute(
-            f"""SELECT aspect, part, polarity, period, drawn.start, sure, draw,
-                       CAST(source.{column} AS VARCHAR), aspects
-                FROM read_parquet($files, filename = true, file_row_number = true) AS source
-                JOIN file_key ON file_key.name = source.filename
+            f"""SELECT drawn.aspect, drawn.part, drawn.polarity, drawn.period, drawn.start,
+                       drawn.sure, CAST(source.{column} AS VARCHAR), source.aspects
+                FROM read_parquet($files, filename = '{FILE}', file_row_number = true) AS source
+                JOIN file_key ON file_key.name = source.{FILE}
                 JOIN drawn
                   ON drawn.review = (file_key.number << {ROW_BITS}) + source.file_row_number
-                ORDER BY aspect, part, polarity, draw""",  # noqa: S608
+                ORDER BY drawn.aspect, drawn.part, drawn.polarity, drawn.draw""",  # noqa: S608
             {"files": scored.files},
         ).fetchall()
-        for aspect, part, polarity, period, start, sure, _, text, found in rows:
+        for aspect, part, polarity, period, start, sure, text, found in rows:
             if text is not None:
                 cut = _cut(text, found, start)
                 if cut is not None:

@@ -128,10 +128,19 @@ def open_scored(database: DuckDBPyConnection, path: str | Path) -> Scored:
         )
     rows = {str(name): int(number) for name, number in found}
     home = folder if folder.is_dir() else folder.parent
-    job_file = home / "_job" / "job.json"
-    job = json.loads(job_file.read_text(encoding="utf-8")) if job_file.is_file() else {}
+    job = _read_job(home / "_job" / "job.json")
     is_whole = not job or not folder.is_dir() or (home / "_SUCCESS").exists()
     return Scored(folder, names, [rows[name] for name in names], columns, job, is_whole)
+
+
+def _read_job(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        job = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DataError(f"{str(path)!r} is damaged: {error}") from error
+    return job if isinstance(job, dict) else {}
 
 
 def quoted(name: str) -> str:
