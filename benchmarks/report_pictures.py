@@ -19,7 +19,6 @@ ROWS = 30_000
 SHOTS = (
     ("light", 1160, 1460, "light", False),
     ("dark", 1160, 900, "dark", True),
-    ("phone", 390, 1300, "light", False),
 )
 """Name, width, height, look, and whether an aspect is opened."""
 

@@ -21,8 +21,11 @@ const named = (text) => element("bdi", { text });
 const whole = new Intl.NumberFormat("en");
 const count = (number) => whole.format(number);
 const percent = (share) => `${Math.round(share * 100)} %`;
-const points = (share) => (share > 0 ? "+" : share < 0 ? "−" : "") + Math.abs(Math.round(share * 100));
-const range = ([, low, high]) => `${Math.round(low * 100)}–${Math.round(high * 100)}`;
+const points = (share) => {
+  const rounded = Math.round(share * 100);
+  return (rounded > 0 ? "+" : rounded < 0 ? "−" : "") + Math.abs(rounded);
+};
+const range = ([, low, high]) => `${Math.round(low * 100)}\u2060–\u2060${Math.round(high * 100)}`;
 const plural = (number, word) => `${count(number)} ${word}${number === 1 ? "" : "s"}`;
 const chanceOf = (q) => (q < 0.001 ? "q < .001" : `q = ${q.toFixed(3).replace(/^0/, "")}`);
 

@@ -19,7 +19,7 @@ function shareRow(cell) {
   for (const polarity of POLARITIES) {
     row.append(element("span", { classes: [polarity] },
       element("b", { text: percent(cell[polarity][0]) }),
-      element("small", { text: `${polarity}\u00a0${range(cell[polarity])}` })));
+      element("small", { text: `${polarity} ${range(cell[polarity])}` })));
   }
   return row;
 }
