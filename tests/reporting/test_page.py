@@ -23,6 +23,8 @@ HOSTILE = (
     "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked=2'> "
     "\u202eThe broth\u2066 {{policy}} &lt;b&gt; <!-- was cold 🍜 “quoted” ' \" \\ \u2028 end"
 )
+_PATIENCE = 120_000
+"""Milliseconds: a busy machine may be slow to start a browser's page."""
 NAME = "<b>\u202esoup</b>"
 
 
@@ -74,11 +76,12 @@ def opened(browser: Browser, made: Path) -> Iterator[Opened]:
         context = browser.new_context(offline=True, reduced_motion="reduce", **settings)
         contexts.append(context)
         page = context.new_page()
+        page.set_default_timeout(_PATIENCE)
         page.on("console", lambda message: told.append(message.text))
         page.on("pageerror", lambda error: told.append(str(error)))
         page.on("request", lambda asked: asked.url.startswith("file:") or told.append(asked.url))
         page.goto(path.as_uri())
-        expect(page.locator("#praised[data-drawn]")).to_be_visible(timeout=30_000)
+        expect(page.locator("#praised[data-drawn]")).to_be_visible(timeout=_PATIENCE)
         return page
 
     yield open_page
@@ -172,7 +175,7 @@ def test_no_script_but_its_own_may_run(browser: Browser, made: Path, tmp_path: P
     page = browser.new_page(offline=True)
     page.on("console", lambda message: told.append(message.text))
     page.goto(changed.as_uri())
-    expect(page.locator("#praised[data-drawn]")).to_be_visible(timeout=30_000)
+    expect(page.locator("#praised[data-drawn]")).to_be_visible(timeout=_PATIENCE)
     assert page.evaluate("typeof window.hacked") == "undefined"
     assert "Content Security Policy" in told[0]
     page.close()
