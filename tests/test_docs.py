@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
-FIGURE = re.compile(r"((?:\d[\d,]*)?\.?\d+)[^\d`(<]*<!-- ([\w-]+)\.json: ([\w/-]+) -->")
+FIGURE = re.compile(r"((?:\d[\d,]*)?\.?\d+)[^\d`(<]*<!-- ([\w-]+)\.json: ([\w/@-]+) -->")
 """A figure, and after it, for those who read the source, where it comes from."""
 
 
@@ -71,22 +71,30 @@ def test_figures_are_those_of_the_committed_results(
 
 
 def summarized(summary: list[dict[str, Any]], name: str) -> float:
-    """A figure of `summary.json`, by `table/row/dataset/protocol/[gold/]metric/mean` (or sd, n)."""
+    """A figure of `summary.json`, by `table/row/dataset/protocol/[gold/]metric/mean` (or sd, n).
+
+    Where encoders differ, the row is `row@encoder`.
+    """
     *facts, metric, field = name.split("/")
     keys = ("table", "row", "dataset", "protocol", "gold")
     wanted = dict(zip(keys, [*facts, None], strict=False)) | {"metric": metric}
+    wanted["row"], _, encoder = str(wanted["row"]).partition("@")
+    wanted |= {"encoder": encoder} if encoder else {}
     (entry,) = (e for e in summary if all(e[key] == value for key, value in wanted.items()))
     return float(entry[field])
 
 
 def test_figures_of_the_summary_are_found_by_what_they_are() -> None:
-    keys = ("table", "row", "dataset", "protocol", "gold", "metric", "mean", "sd")
+    keys = ("table", "row", "dataset", "protocol", "gold", "metric", "mean", "sd", "encoder")
     rows = [
-        ("table2", "capsar", "laptop", "ours", None, "accuracy", 0.7, 0.01),
-        ("table4", "capsar", "laptop", "ours", "all", "map", 0.6, 0.02),
+        ("table2", "capsar", "laptop", "ours", None, "accuracy", 0.7, 0.01, "bigru"),
+        ("table2", "capsar-bert", "laptop", "ours", None, "accuracy", 0.8, 0.01, "small"),
+        ("table2", "capsar-bert", "laptop", "ours", None, "accuracy", 0.9, 0.01, "large"),
+        ("table4", "capsar", "laptop", "ours", "all", "map", 0.6, 0.02, "bigru"),
     ]
     summary = [dict(zip(keys, row, strict=True)) for row in rows]
     assert summarized(summary, "table2/capsar/laptop/ours/accuracy/mean") == 0.7
+    assert summarized(summary, "table2/capsar-bert@large/laptop/ours/accuracy/mean") == 0.9
     assert summarized(summary, "table4/capsar/laptop/ours/all/map/sd") == 0.02
     text = "accuracy .7000<!-- summary.json: table2/capsar/laptop/ours/accuracy/mean -->"
     assert FIGURE.findall(text) == [(".7000", "summary", "table2/capsar/laptop/ours/accuracy/mean")]
