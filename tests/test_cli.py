@@ -89,8 +89,9 @@ def test_the_list_says_where_to_get_what_is_missing(tmp_path: Path) -> None:
 @pytest.mark.data
 def test_the_list_shows_what_is_here(shared: Path) -> None:
     listed = capsar("data", "list", data=shared).stdout
-    assert listed.count("(missing)") == 1  # the vectors of the model that ships
+    assert listed.count("(missing)") == 2  # the vectors of the model that ships, now and next
     assert "glove.6B.50d" in listed
+    assert "glove.6B.100d.wink" in listed
 
 
 def test_check_names_every_bad_row(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ def models_command(
 ) -> None:
     """List the models that come with the package: size, speed, figures, licence.
 
-    `capsar models`
+    `capsar models --json`
 
     `capsar analyze "Great food!" --model fast`
     """
