@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 
 import bulk_deaths
 import capsar
-from bulk_corpus import check, serial_answers, texts_of, write_corpus
+from bulk_corpus import MODEL, check, serial_answers, texts_of, write_corpus
 from capsar.bulk.job import ScoreOptions
 from capsar.bulk.run import Engine, score
 from measure import peak_memory_mb, run_fresh, write_result
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from capsar.bulk.summary import Progress
 
 SAMPLE = 20_000
-OPTIONS = ScoreOptions(text_column="review", keep=("id",), fragment_mb=0.5)
+OPTIONS = ScoreOptions(model=MODEL, text_column="review", keep=("id",), fragment_mb=0.5)
 PACKAGES = ("pyarrow", "onnxruntime", "ray")
 
 
@@ -103,7 +103,7 @@ def million(folder: Path, rows: int = 1_000_000) -> dict[str, float]:
 
 def bare(source: str, index: int) -> None:
     """Run the Analyzer on every other file, and print rows and seconds after start-up."""
-    analyzer = capsar.load()
+    analyzer = capsar.load(MODEL)
     analyzer.analyze(["The soup was cold."])
     start, rows = time.perf_counter(), 0
     for path in sorted(Path(source).glob("*.parquet"))[index::2]:
@@ -186,7 +186,7 @@ def store(folder: Path, rows: int = 20_000) -> dict[str, float]:
                 outages += 1
                 threading.Timer(5, weed.start).start()
 
-        options = ScoreOptions(text_column="review", keep=("id",), fragment_mb=0.05)
+        options = ScoreOptions(model=MODEL, text_column="review", keep=("id",), fragment_mb=0.05)
         summary = score(
             f"s3://reviews/in{weed.settings}",
             f"s3://reviews/out{weed.settings}",
@@ -226,7 +226,7 @@ def plan_once(source: str, output: str) -> None:
     from capsar.bulk.ledger import open_ledger
 
     # Each row group is a fragment of its own if a fragment is smaller than any of them.
-    job = Job.make(ScoreOptions(text_column="review", fragment_mb=0.000_03), output)
+    job = Job.make(ScoreOptions(model=MODEL, text_column="review", fragment_mb=0.000_03), output)
     start = time.perf_counter()
     ledger = open_ledger(job, [source])
     metrics = {"planning_s": time.perf_counter() - start, "planning_peak_mb": peak_memory_mb()}

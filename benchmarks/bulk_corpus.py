@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROWS_A_FILE = 50_000
+MODEL = "fast"
 TOLERANCE = 1e-4
+PLACE = ("surface", "start", "end", "polarity")
 
 
 def sentences() -> list[str]:
@@ -67,7 +69,7 @@ def texts_of(folder: Path, number: int) -> list[str]:
 
 def serial_answers(texts: list[str]) -> Any:  # noqa: ANN401  (Arrow has no types)
     """Return what one Analyzer says of texts, one after the other."""
-    answers = capsar.load().analyze(texts)
+    answers = capsar.load(MODEL).analyze(texts)
     return pa.array([[aspect_record(one) for one in found] for found in answers], ASPECTS)
 
 
@@ -91,12 +93,19 @@ def check(output: str, rows: int, expected: Any, filesystem: Any = None) -> dict
 
 
 def _is_equal(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> bool:
-    """Tell whether spans and polarities are the same, and scores nearly."""
+    """Tell whether spans and polarities are the same, and scores and confidences nearly."""
     return len(found) == len(expected) and all(
-        one | {"scores": None} == other | {"scores": None}
-        and all(abs(one["scores"][k] - other["scores"][k]) < TOLERANCE for k in one["scores"])
+        all(one[name] == other[name] for name in PLACE)
+        and all(
+            abs(number - other_number) < TOLERANCE
+            for number, other_number in zip(_numbers(one), _numbers(other), strict=True)
+        )
         for one, other in zip(found, expected, strict=True)
     )
+
+
+def _numbers(aspect: dict[str, Any]) -> list[float]:
+    return [*aspect["scores"].values(), aspect["confidence"], aspect["aspect_confidence"]]
 
 
 def read_summary(output: Path) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from bulk_corpus import check, read_summary
+from bulk_corpus import MODEL, check, read_summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,8 @@ FRAGMENT_MB = 0.03
 
 
 def command(source: Path, output: Path, engine: str) -> list[str]:
-    words = [sys.executable, "-m", "capsar", "score", source, output, "--text-column", "review"]
+    words = [sys.executable, "-m", "capsar", "score", source, output, "--model", MODEL]
+    words += ["--text-column", "review"]
     words += ["--keep", "id", "--fragment-mb", FRAGMENT_MB, "--engine", engine, "--workers", 2]
     return [str(word) for word in words]
 
@@ -144,7 +145,7 @@ def run_on_two_nodes(source: str, output: str, at: int) -> None:
         told.append("killed")
 
     threading.Thread(target=die, daemon=True).start()
-    options = ScoreOptions(text_column="review", keep=("id",), fragment_mb=FRAGMENT_MB)
+    options = ScoreOptions(model=MODEL, text_column="review", keep=("id",), fragment_mb=FRAGMENT_MB)
     engine = Engine("ray", (2, 2), cluster.address)
     score(source, output, options, engine=engine)
     cluster.shutdown()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from capsar import load
 from perform import commit_of_code, machine_class
 from runs import EXPERIMENTS, ROOT, write_json
-from shipped import MODELS, SHIPPED
+from shipped import SHIPPED
 
 if TYPE_CHECKING:
     from capsar.analyze import Analyzer
@@ -33,11 +33,7 @@ def main() -> None:
         "versions": {"python": platform.python_version()}
         | {package: version(package) for package in ("numpy", "onnxruntime")},
         "machine": machine_class(),
-        "models": {
-            name: answer(load(MODELS / name), sentences)
-            for name in SHIPPED
-            if (MODELS / name).is_dir()
-        },
+        "models": {name: answer(load(name), sentences) for name in SHIPPED},
     }
     write_json(RESULT, document)
     for name, figures in document["models"].items():

@@ -35,7 +35,7 @@ RESULT = EXPERIMENTS / "results" / "unseen.json"
 
 
 def main() -> None:
-    found = {name: judge_model(name) for name in SHIPPED if (MODELS / name).is_dir()}
+    found = {name: judge_model(name) for name in SHIPPED}
     document = {
         "name": "unseen",
         "command": "python experiments/unseen.py",

@@ -27,7 +27,7 @@ TEXTS_A_DRAW = 100
 @pytest.fixture(scope="module")
 def analyzer() -> Analyzer:
     """The model that ships."""
-    return load()
+    return load("fast")
 
 
 def check_places(text: str, answers: list[AspectSentiment]) -> None:

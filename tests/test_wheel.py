@@ -94,6 +94,7 @@ def test_the_wheel_is_small_and_carries_its_attributions(wheel: Path) -> None:
         assert owner in notice
     models = {name.split("/")[2] for name in names if re.match(r"capsar/models/\w+/", name)}
     sizes = {"base": 30e6, "fast": 12e6}
+    assert models == set(sizes)
     for model in models:
         folder = ROOT / "src" / "capsar" / "models" / model
         assert sum(file.stat().st_size for file in folder.iterdir()) <= sizes[model]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from capsar.bundle import Bundle
 
 SHIPPED_MODELS = Path(__file__).parent / "models"
-DEFAULT_MODEL = "base" if (SHIPPED_MODELS / "base").is_dir() else "fast"
+DEFAULT_MODEL = "base"
 _BUNDLE_OF_RUN = "bundle"
 _HUB_ID = re.compile(r"[a-zA-Z0-9][\w.-]*/[\w.-]+", re.ASCII)
 

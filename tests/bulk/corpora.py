@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as pds
 import pyarrow.parquet as pq
+import pytest
 
 import capsar
 from capsar.bulk.job import ScoreOptions
@@ -20,7 +21,8 @@ from capsar.bulk.scorer import aspect_record
 THINGS = ["soup", "staff", "battery", "screen", "wine list", "price", "café", "waiter's tip"]
 FEELINGS = ["was cold", "were lovely", "is far too small", "could be better", "is just right"]
 ENDS = [".", "!", ' ("really")', ", I say;\nbuy it", " …", ""]
-OPTIONS = ScoreOptions(text_column="review", keep=("id",), fragment_mb=0.02)
+PLACE = ("surface", "start", "end", "polarity")
+OPTIONS = ScoreOptions(model="fast", text_column="review", keep=("id",), fragment_mb=0.02)
 
 
 def reviews(number: int, seed: int = 0) -> list[str]:
@@ -63,7 +65,7 @@ def read_output(folder: str | Path) -> list[dict[str, Any]]:
 
 def serial(texts: list[str]) -> list[list[dict[str, Any]]]:
     """What one Analyzer says of all texts, one after the other."""
-    return [[aspect_record(one) for one in found] for found in capsar.load().analyze(texts)]
+    return [[aspect_record(one) for one in found] for found in capsar.load("fast").analyze(texts)]
 
 
 def assert_exactly_once(rows: list[dict[str, Any]], texts: list[str]) -> None:
@@ -75,10 +77,10 @@ def assert_exactly_once(rows: list[dict[str, Any]], texts: list[str]) -> None:
 
 
 def assert_equal_answers(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
-    """Same spans and polarities, scores within 1e-4."""
+    """Same spans and polarities, scores and confidences within 1e-4."""
     assert len(found) == len(expected)
     for one, other in zip(found, expected, strict=True):
-        scores, wanted = one["scores"], other["scores"]
-        assert one | {"scores": None} == other | {"scores": None}
-        assert scores.keys() == wanted.keys()
-        assert all(abs(scores[name] - wanted[name]) < 1e-4 for name in scores)
+        assert {name: one[name] for name in PLACE} == {name: other[name] for name in PLACE}
+        assert one["scores"] == pytest.approx(other["scores"], abs=1e-4)
+        for name in ("confidence", "aspect_confidence"):
+            assert one[name] == pytest.approx(other[name], abs=1e-4)

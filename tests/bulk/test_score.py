@@ -17,7 +17,6 @@ from corpora import OPTIONS, assert_exactly_once, read_output, reviews, write
 from capsar.bulk.run import Engine, score
 from capsar.bulk.summary import Progress
 from capsar.errors import ArtifactError, ConfigError, DataError
-from capsar.hub import DEFAULT_MODEL
 
 TWO = Engine(workers=(2, 2))
 FAULTS = Path(__file__).parent / "faults"
@@ -145,7 +144,17 @@ def capsar(*arguments: object, faults: bool = False) -> subprocess.CompletedProc
     path = [str(FAULTS)] if faults else []
     path += filter(None, [os.environ.get("PYTHONPATH")])
     return subprocess.run(
-        [sys.executable, "-m", "capsar", "score", *map(str, arguments), "--workers", "2"],
+        [
+            sys.executable,
+            "-m",
+            "capsar",
+            "score",
+            "--model",
+            "fast",
+            *map(str, arguments),
+            "--workers",
+            "2",
+        ],
         capture_output=True,
         text=True,
         check=False,
@@ -300,5 +309,5 @@ def test_a_worker_that_has_another_model_ends_the_job(
 ) -> None:
     path = write(tmp_path / "a.csv", ["x"])
     monkeypatch.setattr("capsar.bulk.job.model_fingerprint", lambda _: "other")
-    with pytest.raises(ArtifactError, match=f"cannot begin: The model '{DEFAULT_MODEL}' is"):
+    with pytest.raises(ArtifactError, match="cannot begin: The model 'fast' is"):
         score(str(path), str(tmp_path / "out"), OPTIONS)

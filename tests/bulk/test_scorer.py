@@ -53,7 +53,7 @@ def test_an_analyzer_that_answers_too_little_is_noticed() -> None:
 def test_answers_are_those_of_the_analyzer() -> None:
     texts = reviews(50)
     table = pa.table({"id": range(50), "review": texts, "other": texts})
-    options = ScoreOptions(text_column="review", keep=("id",))
+    options = ScoreOptions(model="fast", text_column="review", keep=("id",))
     scored = score_batch(table, options)
     assert scored.column_names == ["id", "aspects", "error"]
     assert scored.column("error").null_count == 50
@@ -70,10 +70,10 @@ def test_answers_are_those_of_the_analyzer() -> None:
 
 def test_given_aspects_are_asked_about() -> None:
     text = "Great food, terrible service."
-    options = ScoreOptions(aspect_column="about")
+    options = ScoreOptions(model="fast", aspect_column="about")
     for about in (["food", "service"], [["food"], ["food", "service"]]):
         scored = score_batch(pa.table({"text": [text, text], "about": about}), options)
-        answers = capsar.load().classify([text, text], about)
+        answers = capsar.load("fast").classify([text, text], about)
         found = [[a["surface"] for a in row] for row in scored.column("aspects").to_pylist()]
         assert found == [[a.text for a in row] for row in answers]
     asked = pa.table({"text": [text, text, "x"], "about": ["food", "soup", None]})
@@ -84,7 +84,7 @@ def test_given_aspects_are_asked_about() -> None:
 
 
 def test_texts_that_cannot_be_asked_about_say_why() -> None:
-    options = ScoreOptions(max_chars=20)
+    options = ScoreOptions(model="fast", max_chars=20)
     not_utf8 = pa.array([b"caf\xe9", b"fine", None], pa.binary())
     errors = score_batch(pa.table({"text": not_utf8}), options).column("error").to_pylist()
     assert errors == ["not UTF-8: unexpected end of data at 3", None, "null text"]

@@ -95,7 +95,7 @@ def test_examples_that_are_all_aspect_are_left_out() -> None:
 
 
 def test_the_analyzer_reads_only_the_words_that_are_kept() -> None:
-    analyzer = load()
+    analyzer = load("fast")
     example = Example("The soup was not cold .", (AspectSpan(4, 8),), Polarity.POSITIVE)
     every = analyzer.predict_words([example], [range(6)])
     np.testing.assert_allclose(every, analyzer.predict_lengths([example]), atol=1e-5)

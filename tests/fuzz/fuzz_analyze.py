@@ -16,7 +16,7 @@ with atheris.instrument_imports(include=["capsar"]):
 sys.path.insert(0, str(Path(__file__).parent.parent / "data"))
 from hostile_text import HOSTILE
 
-ANALYZER = load()
+ANALYZER = load("fast")
 
 
 def test_one_input(data: bytes) -> None:

@@ -67,6 +67,11 @@ def test_a_name_of_nothing_but_marks_is_no_aspect() -> None:
     assert len(merge({"...": 4, "": 3, "\u202e": 2, "soup": 1})) == 1
 
 
+@pytest.mark.parametrize("name", ["a A\u0304 soup", "the the soup", "the 'soup'", "á soup"])
+def test_what_a_step_lays_bare_is_met(name: str) -> None:
+    assert plain(name) == "soup"
+
+
 @given(st.text(max_size=30))
 def test_any_text_has_a_plain_form_that_stays(text: str) -> None:
     form = plain(text)

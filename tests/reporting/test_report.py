@@ -136,7 +136,7 @@ def test_a_report_of_what_capsar_score_writes(tmp_path: Path) -> None:
         "id,text,shop,day\n1,The food was great.,a,2026-01-02\n"
         "2,Terrible service!,b,2026-02-03\n3,,b,\n"
     )
-    options = ScoreOptions(keep=("id", "text", "shop", "day"))
+    options = ScoreOptions(model="fast", keep=("id", "text", "shop", "day"))
     capsar.score(str(source), str(tmp_path / "scored"), options)
     content = report(tmp_path / "scored", None, ReportOptions(by="shop", over="day"))
     assert content["model"]["name"] == "fast"

@@ -18,7 +18,7 @@ from running import read_all, running, wait_until
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_no_request_is_lost_when_the_service_ends(tmp_path: Path, workers: int) -> None:
-    with running(Settings(port=0, workers=workers), tmp_path) as service:
+    with running(Settings(port=0, model="fast", workers=workers), tmp_path) as service:
         load = Clients(service, 12)
         time.sleep(1)
         service.process.send_signal(signal.SIGTERM)
@@ -36,7 +36,7 @@ def test_no_request_is_lost_when_the_service_ends(tmp_path: Path, workers: int) 
 def test_who_connects_at_the_moment_of_the_end_is_answered_or_refused(tmp_path: Path) -> None:
     """Nobody waits in the backlog of a socket that is closed, for a reset instead of an answer."""
     asked = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-    with running(Settings(port=0), tmp_path) as service, ExitStack() as opened:
+    with running(Settings(port=0, model="fast"), tmp_path) as service, ExitStack() as opened:
         connections = []
         service.process.send_signal(signal.SIGTERM)
         with suppress(ConnectionRefusedError):
@@ -49,7 +49,7 @@ def test_who_connects_at_the_moment_of_the_end_is_answered_or_refused(tmp_path: 
 
 
 def test_the_grace_time_is_kept_whoever_is_still_there(tmp_path: Path) -> None:
-    settings = Settings(port=0, times=Times(grace=1.0, body=60.0))
+    settings = Settings(port=0, model="fast", times=Times(grace=1.0, body=60.0))
     with running(settings, tmp_path) as service, service.connect() as slow:
         slow.sendall(b"POST /v1/analyze HTTP/1.1\r\nContent-Type: application/json\r\n")
         slow.sendall(b"Content-Length: 100\r\n\r\n{")
@@ -62,7 +62,7 @@ def test_the_grace_time_is_kept_whoever_is_still_there(tmp_path: Path) -> None:
 
 
 def test_a_killed_worker_is_replaced_and_the_service_goes_on(tmp_path: Path) -> None:
-    with running(Settings(port=0, workers=2), tmp_path) as service:
+    with running(Settings(port=0, model="fast", workers=2), tmp_path) as service:
         wait_until(lambda: service.log().count('"ready"') == 2, 60)
         load = Clients(service, 4, keeps_on=True)
         time.sleep(0.5)
@@ -87,7 +87,7 @@ def test_a_killed_worker_is_replaced_and_the_service_goes_on(tmp_path: Path) -> 
 
 
 def test_workers_do_not_outlive_their_parent(tmp_path: Path) -> None:
-    with running(Settings(port=0, workers=2), tmp_path) as service:
+    with running(Settings(port=0, model="fast", workers=2), tmp_path) as service:
         wait_until(lambda: service.log().count('"ready"') == 2, 60)
         workers = service.workers()
         assert len(workers) == 2
@@ -125,7 +125,7 @@ if __name__ == "__main__":
 
 def test_overload_is_shed_and_what_is_let_in_is_answered(tmp_path: Path) -> None:
     """Five times the clients that the queue has room for: answers go on coming, and in time."""
-    settings = Settings(port=0, limits=Limits(queue_chars=8 * 800))
+    settings = Settings(port=0, model="fast", limits=Limits(queue_chars=8 * 800))
     with running(settings, tmp_path) as service:
         normal = Clients(service, 6)
         time.sleep(2)

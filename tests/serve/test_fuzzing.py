@@ -14,7 +14,7 @@ from running import running
 
 @pytest.mark.slow
 def test_no_request_of_the_openapi_document_breaks_it(tmp_path: Path) -> None:
-    with running(Settings(port=0), tmp_path) as service:
+    with running(Settings(port=0, model="fast"), tmp_path) as service:
         number, wrong = fuzz(service.url, 20)
         assert wrong == ""
         assert number > 100

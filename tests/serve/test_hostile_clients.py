@@ -26,6 +26,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A service of little patience."""
     settings = Settings(
         port=0,
+        model="fast",
         limits=Limits(queue_chars=20_000, connections=40),
         times=Times(headers=1.0, body=1.5, idle=2.0, linger=1.0),
     )

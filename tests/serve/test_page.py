@@ -11,7 +11,6 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from capsar.hub import DEFAULT_MODEL
 from capsar.sentences import LONGEST_SENTENCE
 from capsar.serve.keys import Keys
 from capsar.serve.settings import Settings
@@ -29,7 +28,7 @@ KEY = "a key of some length"
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with running(Settings(port=0), tmp_path_factory.mktemp("page")) as found:
+    with running(Settings(port=0, model="fast"), tmp_path_factory.mktemp("page")) as found:
         yield found
 
 
@@ -66,7 +65,7 @@ def analyze(page: Page, text: str, aspects: str = "") -> None:
 
 def test_type_submit_and_pick(page: Page) -> None:
     analyze(page, TEXT, "soup, staff")
-    expect(page.locator("#model")).to_have_text(DEFAULT_MODEL)
+    expect(page.locator("#model")).to_have_text("fast")
     expect(page.locator("#status")).to_have_text("2 aspects.")
     expect(page.locator("#review")).to_contain_text("The soup")
     soup, staff = (page.get_by_role("button", name=name) for name in ("soup:", "staff:"))
@@ -97,8 +96,10 @@ def test_what_is_shown_is_what_was_answered(page: Page, service: Running) -> Non
     expect(mark).to_have_class(f"mark {polarity}")
     before = page.evaluate("document.querySelector('.mark').previousSibling.data")
     assert before == text[: answer["aspects"][0]["start"]]
-    length = answer["aspects"][0]["scores"][polarity]
-    assert f"{length:.2f}" in (mark.get_attribute("aria-label") or "")
+    share = answer["aspects"][0]["confidence"]
+    expect(mark).to_have_attribute(
+        "aria-label", f"soup: {polarity}, confidence {100 * share:.0f} %"
+    )
     page.get_by_text("JSON, and how to ask for it").click()
     assert json.loads(page.locator("#json").inner_text()) == answer
     assert "/v1/classify" in page.locator("#request").inner_text()
@@ -243,7 +244,7 @@ def serious(page: Page) -> list[str]:
 
 def test_a_key_is_asked_for_where_one_is_needed(tmp_path: Path, browser: Browser) -> None:
     keys = Keys(("shop",), (sha256(KEY.encode()).digest(),))
-    with running(Settings(port=0, keys=keys), tmp_path) as guarded:
+    with running(Settings(port=0, model="fast", keys=keys), tmp_path) as guarded:
         page = browser.new_page()
         page.goto(guarded.url)
         expect(page.get_by_label("API key")).to_be_focused()

@@ -228,8 +228,12 @@ def test_both_ways_of_finding_aspects_stay_at_hand(trained: Path) -> None:
         analyzer.analyze([text], mode="words")
 
 
-def test_a_bundle_without_a_head_answers_as_before() -> None:
-    analyzer = load()  # the one that ships
+def test_a_bundle_without_a_head_answers_as_before(tmp_path: Path) -> None:
+    content = {
+        "data": {"train": str(write_reviews(tmp_path / "reviews.csv", 30)), "word_dim": 8},
+        "train": {"max_epochs": 1},
+    }
+    analyzer = load(train(run_config(content), tmp_path / "run").bundle)
     assert analyzer.modes == ("capsules",)
     text = ["The soup was cold."]
     assert analyzer.analyze(text) == analyzer.analyze(text, mode="capsules")

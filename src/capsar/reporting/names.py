@@ -36,7 +36,14 @@ def plain(surface: str) -> str:
     >>> plain("The  Crème-Brûlée,")
     'creme brulee'
     """
-    text = unicodedata.normalize("NFKC", shown(surface)).casefold().translate(_HYPHENS)
+    form = _plainer(shown(surface))
+    while (plainer := _plainer(form)) != form:  # what one step lays bare, the next one meets
+        form = plainer
+    return form
+
+
+def _plainer(text: str) -> str:
+    text = unicodedata.normalize("NFKC", text).casefold().translate(_HYPHENS)
     text = _GAP.sub(" ", text).strip(_EDGES)
     text = _ARTICLE.sub("", text)
     words = text.replace("-", " ").split()
