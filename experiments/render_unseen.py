@@ -36,6 +36,7 @@ def section(found: Entries) -> str:
     )
     parts = ["## Models that ship, on sets they never met", said]
     parts.append(table([*header, "ARS"], rows))
+    parts.append(_limit(found))
     return "\n\n".join(part for part in [*parts, _few(found)] if part)
 
 
@@ -61,6 +62,20 @@ def _bounds(own: dict[str, Entry]) -> str:
     if "accuracy_low" not in own:
         return ""
     return f"{number(own['accuracy_low']['mean'])} to {number(own['accuracy_high']['mean'])}"
+
+
+def _limit(found: Entries) -> str:
+    def share(dataset: str, metric: str) -> str:
+        (entry,) = found.find("unseen", row="base", dataset=dataset, metric=metric)
+        return number(entry["mean"])
+
+    return paragraph(
+        f"""**What limits them.** Neutral. MAMS is the one source of neutral aspects whose licence
+        lets a model be passed on; {share("mams", "neutral_share")} of its aspects are neutral, and all are
+        of restaurants. So `base` calls {share("restaurant", "told_neutral_share")} of Restaurant's aspects
+        neutral where {share("restaurant", "neutral_share")} are, and {share("laptop", "told_neutral_share")} of
+        Laptop's where {share("laptop", "neutral_share")} are."""
+    )
 
 
 def _few(found: Entries) -> str:

@@ -30,6 +30,7 @@ def _metrics(judged: dict[str, Any]) -> dict[str, float]:
     for metric in TASK:
         low, high = judged["intervals"][metric]
         found |= {f"{metric}_low": low, f"{metric}_high": high}
+    found |= _neutral_shares(judged["figures"])
     for kind, figures in judged["confidence"].items():
         found["ece" if kind == "calibrated" else "ece_uncalibrated"] = figures["ece"]
     if "spans" in judged:
@@ -38,6 +39,14 @@ def _metrics(judged: dict[str, Any]) -> dict[str, float]:
     if "arts" in judged:
         found["ars"] = judged["arts"]["ars"]
     return found
+
+
+def _neutral_shares(figures: dict[str, Any]) -> dict[str, float]:
+    """Return how many aspects are neutral, and how many are told to be."""
+    neutral, rows = list(figures["classes"]).index("neutral"), figures["confusion"]
+    told = sum(row[neutral] for row in rows)
+    total = figures["num_examples"]
+    return {"neutral_share": sum(rows[neutral]) / total, "told_neutral_share": told / total}
 
 
 def summarize_few_rows(few: dict[str, Any]) -> Iterator[Entry]:
