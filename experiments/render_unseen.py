@@ -65,16 +65,17 @@ def _bounds(own: dict[str, Entry]) -> str:
 
 
 def _limit(found: Entries) -> str:
-    def share(dataset: str, metric: str) -> str:
+    def neutral(dataset: str, metric: str = "neutral_share") -> str:
         (entry,) = found.find("unseen", row="base", dataset=dataset, metric=metric)
         return number(entry["mean"])
 
+    told = {name: neutral(name, "told_neutral_share") for name in ("restaurant", "laptop")}
     return paragraph(
         f"""**What limits them.** Neutral. MAMS is the one source of neutral aspects whose licence
-        lets a model be passed on; {share("mams", "neutral_share")} of its aspects are neutral, and all are
-        of restaurants. So `base` calls {share("restaurant", "told_neutral_share")} of Restaurant's aspects
-        neutral where {share("restaurant", "neutral_share")} are, and {share("laptop", "told_neutral_share")} of
-        Laptop's where {share("laptop", "neutral_share")} are."""
+        lets a model be passed on; {neutral("mams")} of its aspects are neutral, and all are of
+        restaurants. So `base` calls {told["restaurant"]} of Restaurant's aspects neutral where
+        {neutral("restaurant")} are, and {told["laptop"]} of Laptop's where {neutral("laptop")}
+        are."""
     )
 
 
