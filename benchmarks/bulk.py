@@ -8,6 +8,7 @@ Each part runs alone and adds its figures to `results/bulk.json`:
     python benchmarks/bulk.py store [ROWS]             in SeaweedFS, killed in mid-run
     python benchmarks/bulk.py planning [FRAGMENTS]
     python benchmarks/bulk.py spark [ROWS]
+    python benchmarks/bulk.py billion                  arithmetic on the figures of `million`
 """
 
 from __future__ import annotations
@@ -87,12 +88,14 @@ def million(folder: Path, rows: int = 1_000_000) -> dict[str, float]:
     output = str(folder / "many-out")
     score(str(source), output, OPTIONS, engine=two, on_progress=many)
     seconds = time.perf_counter() - start
-    found = check(output, rows, serial_answers(texts_of(source, min(rows, SAMPLE))))
+    sample = texts_of(source, min(rows, SAMPLE))
+    found = check(output, rows, serial_answers(sample))
     size = sum(path.stat().st_size for path in Path(output).glob("*.parquet"))
     return {
         **{f"million_{name}": value for name, value in found.items()},
         "million_seconds": seconds,
         "million_rows_per_s_per_core": many.rows_per_second() / 2,
+        "million_chars_per_row": statistics.mean(map(len, sample)),
         "million_output_bytes_per_row": size / rows,
         "million_output_files": len(list(Path(output).glob("*.parquet"))),
         "worker_peak_mb_50k": few.peak_mb,
@@ -243,16 +246,46 @@ def spark(folder: Path, rows: int = 100_000) -> dict[str, float]:
     source = write_corpus(folder / "in", rows)
     example = Path(__file__).parent.parent / "examples" / "spark_score.py"
     start = time.perf_counter()
-    arguments = [sys.executable, example, source, folder / "out", "review", "id"]
+    arguments = [sys.executable, example, source, folder / "out", "review", "id", MODEL]
     subprocess.run([str(argument) for argument in arguments], check=True)
     seconds = time.perf_counter() - start
     found = check(str(folder / "out"), rows, serial_answers(texts_of(source, 5_000)))
     return {f"spark_{name}": value for name, value in found.items()} | {"spark_seconds": seconds}
 
 
+def billion(_: Path) -> dict[str, float]:
+    """Say what 10^9 reviews like those of `million` need, and what an LLM would be paid for them.
+
+    Prices are assumptions, written beside what they lead to.
+    """
+    reviews, core_hour, files_mb = 1e9, 0.05, 8  # dollars; the default of --fragment-mb
+    paid_in, paid_out = 0.15, 0.60  # dollars for a million tokens of a small LLM
+    results = Path(__file__).parent / "results"
+    known = json.loads((results / "bulk.json").read_bytes())["metrics"]
+    slower = json.loads((results / "models.json").read_bytes())["metrics"]["fast_over_base"]
+    hours = reviews / known["million_rows_per_s_per_core"] / 3600
+    chars = known["million_chars_per_row"]
+    tokens_in, tokens_out = 150 + chars / 4, 60  # instructions and the review; the answer
+    return {
+        "billion_core_hours_fast": hours,
+        "billion_core_hours_base": hours * slower,
+        "billion_dollars_per_core_hour": core_hour,
+        "billion_dollars_fast": hours * core_hour,
+        "billion_dollars_base": hours * slower * core_hour,
+        "billion_input_gb": reviews * chars / 1e9,
+        "billion_output_gb": reviews * known["million_output_bytes_per_row"] / 1e9,
+        "billion_files": reviews * chars / files_mb / 1e6,
+        "billion_llm_tokens_in": tokens_in,
+        "billion_llm_tokens_out": tokens_out,
+        "billion_llm_dollars_per_million_in": paid_in,
+        "billion_llm_dollars_per_million_out": paid_out,
+        "billion_llm_dollars": reviews * (tokens_in * paid_in + tokens_out * paid_out) / 1e6,
+    }
+
+
 def main(part: str, *arguments: str) -> None:
     parts: dict[str, Any] = {
-        f.__name__: f for f in (million, ratios, deaths, store, planning, spark)
+        f.__name__: f for f in (million, ratios, deaths, store, planning, spark, billion)
     }
     values = [int(text) if text.isdecimal() else text for text in arguments]
     packages = (*PACKAGES, "pyspark") if part == "spark" else PACKAGES

@@ -1,7 +1,7 @@
 """Score a Parquet folder with Spark: `score_batch` in `mapInArrow`.
 
     pip install 'capsar[bulk]' pyspark
-    spark-submit examples/spark_score.py reviews/ scored/ review id
+    spark-submit examples/spark_score.py reviews/ scored/ review id fast
 
 Spark retries tasks and commits its output itself; what capsar gives is the function.
 """
@@ -19,23 +19,26 @@ if TYPE_CHECKING:
 
 SCHEMA = (
     "aspects array<struct<surface: string, start: int, end: int, polarity: string, "
-    "scores: struct<negative: float, neutral: float, positive: float>>>, error string"
+    "scores: struct<negative: float, neutral: float, positive: float>, "
+    "confidence: float, aspect_confidence: float>>, error string"
 )
 
 
-def main(source: str, target: str, text_column: str, *keep: str) -> None:
-    """Read, score and write."""
+def main(source: str, target: str, text_column: str, kept: str, model: str = "base") -> None:
+    """Read, score and write; columns to keep are joined by commas."""
     from pyspark.sql import SparkSession
 
     spark = SparkSession.builder.appName("capsar").getOrCreate()
     reviews = spark.read.parquet(source)
-    options = ScoreOptions(text_column=text_column, keep=keep)
+    keep = tuple(kept.split(","))
+    options = ScoreOptions(model=model, text_column=text_column, keep=keep)
 
     def score_all(batches: Iterable[Any]) -> Iterator[Any]:
         return (score_batch(batch, options) for batch in batches)
 
-    kept = "".join(f"`{name}` {reviews.schema[name].dataType.simpleString()}, " for name in keep)
-    reviews.mapInArrow(score_all, f"{kept}{SCHEMA}").write.mode("overwrite").parquet(target)
+    types = {name: reviews.schema[name].dataType.simpleString() for name in keep}
+    columns = "".join(f"`{name}` {kind}, " for name, kind in types.items())
+    reviews.mapInArrow(score_all, f"{columns}{SCHEMA}").write.mode("overwrite").parquet(target)
     spark.stop()
 
 

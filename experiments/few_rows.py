@@ -21,6 +21,7 @@ from capsar.config import run_config
 from capsar.data.catalog import test_examples, training_examples
 from capsar.data.splits import drop_shared
 from capsar.evaluation.evaluate import judgeable
+from capsar.evaluation.extraction import judge_extraction, term_sentences
 from capsar.training.start import further
 from judge import rounded
 from perform import commit_of_code, machine_class
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from capsar.analyze import Analyzer
     from capsar.data.example import Example
 
 RESULT = EXPERIMENTS / "results" / "few-rows.json"
@@ -54,13 +56,9 @@ def main() -> None:
         sections["data"] = {"train": str(data), "dev_share": DEV_SHARE, "dev_seed": seed}
         sections["train"]["seed"] = seed
         result = train(run_config(sections), folder)
-        judged = evaluate(load(result.bundle), test).figures
-        runs.append({
-            "seed": seed, "rows": len(judgeable(rows)), "best_epoch": result.best_epoch,
-            "accuracy": judged.accuracy, "macro_f1": judged.macro_f1,
-        })  # fmt: skip
+        facts = {"seed": seed, "rows": len(judgeable(rows)), "best_epoch": result.best_epoch}
+        runs.append(facts | judge(load(result.bundle), test))
         print(runs[-1], flush=True)
-    untouched = evaluate(load("base"), test).figures
     document = {
         "name": "few-rows",
         "command": "python experiments/few_rows.py",
@@ -68,11 +66,23 @@ def main() -> None:
         "versions": {"python": platform.python_version()}
         | {package: version(package) for package in ("torch", "numpy", "onnxruntime")},
         "machine": machine_class(),
-        "untouched": {"accuracy": untouched.accuracy, "macro_f1": untouched.macro_f1},
+        "untouched": judge(load("base"), test),
         "runs": runs,
     }
     write_json(RESULT, rounded(document))
     refresh()
+
+
+def judge(analyzer: Analyzer, test: Sequence[Example]) -> dict[str, float]:
+    """Return how a model does with the aspects given, and with nothing given."""
+    figures = evaluate(analyzer, test).figures
+    sentences = term_sentences(test)
+    told = analyzer.analyze([sentence.text for sentence in sentences])
+    found = judge_extraction(sentences, told)
+    return {
+        "accuracy": figures.accuracy, "macro_f1": figures.macro_f1,
+        "span_f1": found.spans.f1, "joint_f1": found.joint.f1,
+    }  # fmt: skip
 
 
 def draw(pool: Sequence[Example], seed: int) -> list[Example]:

@@ -53,7 +53,7 @@ def summarize_few_rows(few: dict[str, Any]) -> Iterator[Entry]:
     """Yield the entries of models that went on from `base` with few labelled rows."""
     if not few:
         return
-    for metric in TASK:
+    for metric in (*TASK, "span_f1", "joint_f1"):
         own = [run[metric] for run in few["runs"]]
         gaps = [value - few["untouched"][metric] for value in own]
         for name, values in ((metric, own), (f"{metric}_vs_base", gaps)):
