@@ -78,9 +78,10 @@ class Story:
         assert not told, "".join(told)
 
     def _serve(self, command: str, place: str) -> None:
-        port = "" if self._port in command else f" --port {self._port}"
+        words = command.partition(" #")[0]
+        port = "" if "--port" in words else f" --port {self._port}"
         service = subprocess.Popen(
-            ["bash", "-c", f"exec {command.partition('#')[0]}{port}"],
+            ["bash", "-c", f"exec {words}{port}"],
             cwd=self.folder,
             env=self._environment,
             stderr=subprocess.DEVNULL,
