@@ -30,5 +30,5 @@ bench:  ## every benchmark; each writes benchmarks/results/NAME.json
 	python benchmarks/report.py scale
 
 docs:  ## run what README and docs show, check their figures, and build the site
-	python -m pytest -q tests/test_docs.py tests/test_site.py
+	python -m pytest -q tests/docs tests/test_docs.py tests/test_site.py
 	zensical build --strict

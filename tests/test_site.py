@@ -88,7 +88,7 @@ def test_the_list_of_layers_is_the_one_that_is_checked() -> None:
         " | ".join(n for n in row.split(" | ") if "(" not in n)
         for row in re.findall('"(.*)"', layers)
     ]
-    assert "```\n" + "\n".join(built) + "\n```" in shown
+    assert "```text\n" + "\n".join(built) + "\n```" in shown
 
 
 def test_a_dead_link_fails_the_build(tmp_path: Path) -> None:

@@ -1,37 +1,62 @@
-"""The wheel as a user installs it: in a fresh environment, with nothing but what it asks for."""
+"""What is published, as a user installs it: in a fresh environment, with what it asks for alone.
+
+The environment is of the newest Python at hand: all other tests are run by an older one.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
-import venv
+import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 from no_sockets import SITE
+from pages import blocks_of
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    dist = tmp_path_factory.mktemp("dist")
-    command = [sys.executable, "-m", "build", "--wheel", "--outdir", dist, ROOT]
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An sdist, and the wheel that is built from it and from nothing else."""
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "--outdir", folder, ROOT]
     subprocess.run(command, check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(dist: Path) -> Path:
     (built,) = dist.glob("*.whl")
     return built
+
+
+def newest_python() -> str:
+    """The newest Python at hand that can make environments; the running one if none is newer."""
+    named = [shutil.which(f"python3.{minor}") for minor in range(12, 20)]
+    managed = [str(path) for path in Path.home().glob(".pyenv/versions/3.*/bin/python")]
+    versions = {sys.version_info.minor: sys.executable}
+    probe = "import ensurepip, ssl, sys, venv; print(sys.version_info.minor)"
+    for python in filter(None, [*named, *managed]):
+        asked = [python, "-c", probe]
+        done = subprocess.run(asked, capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            versions.setdefault(int(done.stdout), python)
+    return versions[max(versions)]
 
 
 @pytest.fixture(scope="module")
 def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The commands of an environment that holds the wheel and what it needs."""
     folder = tmp_path_factory.mktemp("fresh")
-    venv.create(folder, with_pip=True)
+    subprocess.run([newest_python(), "-m", "venv", folder], check=True)
     constraints = ROOT / "constraints.txt"
     install = [folder / "bin" / "python", "-m", "pip", "install", "--quiet", "-c", constraints]
     subprocess.run([*install, wheel], check=True, capture_output=True)
@@ -71,18 +96,27 @@ def test_the_readme_is_true_in_it_without_sockets(fresh: Path, offline: dict[str
         python, capture_output=True, text=True, check=False, cwd=ROOT, env=offline
     )
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    shown = [
-        pair
-        for block in re.findall(r"^```console\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
-        for pair in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
-    ]
+    blocks = blocks_of(ROOT / "README.md")
+    shown = [pair for block in blocks if block.language == "console" for pair in block.commands()]
     assert shown
     for command, output in shown:
         done = subprocess.run(
             command, shell=True, capture_output=True, text=True, check=False, cwd=ROOT, env=offline
         )
         assert done.stdout == output, done.stderr
+
+
+def test_the_sdist_holds_what_is_tracked_and_nothing_else(dist: Path) -> None:
+    (built,) = dist.glob("*.tar.gz")
+    with tarfile.open(built) as archive:
+        names = {file.name.partition("/")[2] for file in archive if file.isfile()}
+    listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True)
+    tracked = set(listed.stdout.splitlines())
+    assert names - tracked == {"PKG-INFO"}
+    folders = ("src/", "tests/", "docs/", "examples/")
+    assert {name for name in tracked if name.startswith(folders)} <= names
+    assert {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md"} <= names
 
 
 def test_the_wheel_is_small_and_carries_its_attributions(wheel: Path) -> None:

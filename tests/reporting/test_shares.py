@@ -155,7 +155,7 @@ def test_false_discovery_rates_by_hand() -> None:
     [
         ([[1, 2], [3, 4]], "3 rows of 3 counts"),
         ("no matrix", "3 rows of 3 counts"),
-        ([[50, 0, 0], [0, 2, 0], [0, 0, 50]], "fewer than 5"),
+        ([[50, 0, 0], [0, 2, 0], [0, 0, 50]], "2 examples are neutral"),
         ([[10, 40, 0], [0, 50, 0], [0, 0, 50]], "more often told as another"),
         ([[50, 0, -1], [0, 50, 0], [0, 0, 50]], "3 rows of 3 counts"),
     ],

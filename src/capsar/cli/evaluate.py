@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 def evaluate_command(  # noqa: PLR0913
     bundle: Annotated[
-        str, typer.Argument(metavar="BUNDLE", help="A trained model's folder, or its hub id.")
+        str,
+        typer.Argument(
+            metavar="BUNDLE", help="A trained model's folder, a shipped name, or a hub id."
+        ),
     ],
     *,
     dataset: Annotated[str, typer.Option(help="Judge on the test part of a named dataset.")] = "",

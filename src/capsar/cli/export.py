@@ -10,7 +10,7 @@ import typer
 
 def export_command(
     bundle: Annotated[
-        Path, typer.Argument(metavar="BUNDLE", help="A trained model's folder, or a run's.")
+        str, typer.Argument(metavar="BUNDLE", help="A trained model's folder, or a shipped name.")
     ],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write.")],
     *,

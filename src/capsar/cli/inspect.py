@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 def inspect_command(
     bundle: Annotated[
-        str, typer.Argument(metavar="BUNDLE", help="A trained model's folder, or its hub id.")
+        str,
+        typer.Argument(
+            metavar="BUNDLE", help="A trained model's folder, a shipped name, or a hub id."
+        ),
     ],
     *,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,

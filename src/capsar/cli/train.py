@@ -121,8 +121,8 @@ def _configure(content: dict[str, Any], settings: list[str]) -> RunConfig:
     for setting in settings:
         place, _, value = setting.partition("=")
         section, _, name = place.partition(".")
-        try:
-            parsed = tomllib.loads(f"value = {value}")["value"]
+        try:  # TOML wants a digit before the point, people do not
+            parsed = tomllib.loads(f"value = {'0' * value.startswith('.')}{value}")["value"]
         except tomllib.TOMLDecodeError:
             parsed = value
         if not name:

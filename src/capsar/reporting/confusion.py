@@ -53,7 +53,11 @@ def make_confusion(counts: Any, source: str) -> Confusion:  # noqa: ANN401  (wha
             f"{source}: expected {size} rows of {size} counts, true by predicted {names}"
         )
     if matrix.sum(1).min() < _LEAST:
-        raise DataError(f"{source}: fewer than {_LEAST} examples of a class; none can be corrected")
+        rarest = int(matrix.sum(1).argmin())
+        raise DataError(
+            f"{source}: {matrix[rarest].sum():.0f} examples are {CLASSES[rarest]}, but correcting "
+            f"shares needs {_LEAST} or more of each class. Label more reviews, or do without."
+        )
     rates = matrix / matrix.sum(1, keepdims=True)
     if (rates.argmax(1) != np.arange(size)).any():
         raise DataError(

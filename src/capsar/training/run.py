@@ -16,6 +16,7 @@ from capsar.config import run_config as make_config
 from capsar.errors import ArtifactError, ConfigError
 from capsar.evaluation.evaluate import compute_predictions
 from capsar.evaluation.metrics import compute_figures
+from capsar.hub import find_bundle
 from capsar.model.network import Capsar
 from capsar.pieces import load_tokenizer
 from capsar.training.batches import EncodedExample, encode_examples
@@ -179,11 +180,11 @@ def load_network(folder: Path) -> tuple[Network, SentenceTokenizer]:
     return bundled_network(bundle).eval(), tokenizer
 
 
-def export_bundle(source: Path, out: Path, *, store: str = STORES[0]) -> None:
+def export_bundle(source: str | Path, out: Path, *, store: str = STORES[0]) -> None:
     """Write a bundle whose graphs are made anew, from the weights of one that is there.
 
     Args:
-        source: A bundle, or the folder of a run that ended with one.
+        source: A bundle, the folder of a run that ended with one, or a model that ships.
         out: Where it will be; a bundle that is there, be it the source, is replaced in one step.
         store: How the graphs hold their weights: as `float32`, or as `int8` in a quarter of the
             room, which are turned back once, when the model is loaded.
@@ -194,8 +195,7 @@ def export_bundle(source: Path, out: Path, *, store: str = STORES[0]) -> None:
     """
     if store not in STORES:
         raise ConfigError(f"store must be one of {STORES}, got {store!r}")
-    inside = source / "bundle"
-    bundle = open_bundle(inside if inside.is_dir() else source)
+    bundle = find_bundle(source)
     weights = read_weights(bundle)
     model = restore_bundled(bundle, weights)
     files = {name: bundle.path(name).read_bytes() for name in bundle.files if name != CONFIG}
