@@ -237,7 +237,8 @@ def _figures(figures: Collection[str]) -> str:
 def _repeat(runs: Sequence[RunFile]) -> str:
     parts = [
         "## Repeat it",
-        "```\nCAPSAR_DATA=… python experiments/reproduce.py all --jobs 2\n```",
+        "<!-- not run: needs datasets that may not be passed on, and a day -->\n"
+        "```sh\nCAPSAR_DATA=… python experiments/reproduce.py all --jobs 2\n```",
     ]
     if runs:
         commits = counted(f"`{run['commit'][:12]}`" for run in runs)
