@@ -1,9 +1,9 @@
-"""Do the words of *because* make the answer? Every seed of CAPSAR, on the test parts.
+"""Do the words of *because* make the answer? CAPSAR and CAPSAR-BERT on MiniLM, on the test parts.
 
-`python experiments/faithfulness.py [RUNS]` judges the bundles of CAPSAR on Restaurant and Laptop
-(in `runs/`, or wherever RUNS says) against random words and gradients, and writes
-`results/faithfulness.json`; what it holds already is kept. Test labels are not used, and nothing is
-chosen here. `python experiments/reproduce.py table1` then renders the page anew.
+`python experiments/faithfulness.py [RUNS]` judges the bundles of five and of three seeds on
+Restaurant and Laptop (in `runs/`, or wherever RUNS says) against random words and gradients, and
+writes `results/faithfulness.json`; what it holds already is kept. Test labels are not used, and
+nothing is chosen here. `python experiments/reproduce.py table1` then renders the page anew.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from runs import DATASETS, WORK, planned, write_json
 from summarize import FAITHFULNESS
 
 JUDGED = ("restaurant", "laptop")
+SEEDS = {"capsar": 5, "capsar-bert-minilm": 3, "capsar-bert-minilm-others": 3}
 
 
 def faithfulness_of(bundle: Path, dataset: str) -> dict[str, Any]:
@@ -48,8 +49,8 @@ def main() -> None:
     if FAITHFULNESS.is_file():
         kept = json.loads(FAITHFULNESS.read_text(encoding="utf-8"))["runs"]
         runs = {run["name"]: run for run in kept}
-    for run in planned(("capsar",)):
-        if run.dataset not in JUDGED:
+    for run in planned(tuple(SEEDS)):
+        if run.dataset not in JUDGED or run.seed >= SEEDS[run.source]:
             continue
         known = runs.get(run.name)
         if known and known["config_hash"] == run.config_hash:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING
 
 from cells import interval, paragraph, seeds, spread, table
@@ -11,6 +12,7 @@ from interval import difference_of
 if TYPE_CHECKING:
     from entries import Entries
 
+_MODELS = {"capsar": "Bi-GRU", "capsar-bert": "MiniLM"}
 _MEASURES = ("comprehensiveness", "sufficiency")
 _NAMES = {
     "": "*because*",
@@ -28,8 +30,9 @@ _SHOWN = {
 def faithfulness(found: Entries) -> str:
     """Return the section, or nothing where nothing was judged."""
     rows, gaps = [], []
-    for dataset, shown in DATASETS.items():
-        which = {"row": "capsar", "protocol": "ours", "dataset": dataset}
+    for (row, model), (dataset, label) in product(_MODELS.items(), DATASETS.items()):
+        shown = f"{label}, {model}"
+        which = {"row": row, "protocol": "ours", "dataset": dataset}
         for suffix, name in _NAMES.items():
             names = [f"{measure}{suffix}" for measure in _MEASURES]
             entries = found.all_of("faithfulness", names, **which)
