@@ -45,9 +45,9 @@ def compared(entry: Entry | None) -> list[str]:
     return [spread(entry), printed, gap]
 
 
-def seeds(entry: Entry) -> str:
+def seeds(entry: Entry, planned: int = SEEDS) -> str:
     """Say how many seeds there are, unless all are."""
-    return "" if entry["n"] == SEEDS else f" ({entry['n']} of {SEEDS} seeds)"
+    return "" if entry["n"] == planned else f" ({entry['n']} of {planned} seeds)"
 
 
 def spread(entry: Entry) -> str:

@@ -12,7 +12,7 @@ from interval import difference_of
 if TYPE_CHECKING:
     from entries import Entries
 
-_MODELS = {"capsar": "Bi-GRU", "capsar-bert": "MiniLM"}
+_MODELS = {"capsar": ("Bi-GRU", 5), "capsar-bert": ("MiniLM, 3 seeds", 3)}
 _MEASURES = ("comprehensiveness", "sufficiency")
 _NAMES = {
     "": "*because*",
@@ -30,14 +30,14 @@ _SHOWN = {
 def faithfulness(found: Entries) -> str:
     """Return the section, or nothing where nothing was judged."""
     rows, gaps = [], []
-    for (row, model), (dataset, label) in product(_MODELS.items(), DATASETS.items()):
+    for (row, (model, planned)), (dataset, label) in product(_MODELS.items(), DATASETS.items()):
         shown = f"{label}, {model}"
         which = {"row": row, "protocol": "ours", "dataset": dataset}
         for suffix, name in _NAMES.items():
             names = [f"{measure}{suffix}" for measure in _MEASURES]
             entries = found.all_of("faithfulness", names, **which)
             if entries:
-                rows.append([shown + seeds(entries[0]), name, *map(spread, entries)])
+                rows.append([shown + seeds(entries[0], planned), name, *map(spread, entries)])
         for rival in RIVALS:
             names = [f"{measure}_vs_{rival}" for measure in _MEASURES]
             entries = found.all_of("faithfulness", names, **which)

@@ -283,10 +283,10 @@ def test_faithfulness_is_summarized_by_seed() -> None:
     gap = pick(entries, metric="comprehensiveness_vs_random")
     assert (gap["mean"], gap["sd"], gap["n"]) == (pytest.approx(0.2), pytest.approx(0.1), 3)
     page = render(entries, [])
-    assert "| Laptop (3 of 5 seeds) | *because* | .3000 ± .1000 | .3000 ± .1000 |" in page
+    assert "| Laptop, Bi-GRU (3 of 5 seeds) | *because* | .3000 ± .1000 | .3000 ± .1000 |" in page
     # 4.303 * .1 / sqrt(3) = .2484 on either side of +.2, and of -.2 against gradients.
-    assert "| Laptop | *because* − random words | +.2000 [−.0484, +.4484] |" in page
-    assert "| Laptop | *because* − signed gradients | −.2000 [−.4484, +.0484] |" in page
+    assert "| Laptop, Bi-GRU | *because* − random words | +.2000 [−.0484, +.4484] |" in page
+    assert "| Laptop, Bi-GRU | *because* − signed gradients | −.2000 [−.4484, +.0484] |" in page
 
 
 def test_the_committed_figures_are_those_of_the_committed_runs(tmp_path: Path) -> None:
