@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from capsar.bundle import CARD, open_bundle
 from capsar.training.packing import pack_bundle
-from ship_card import LICENCE, facts, render_card, set_card
+from ship_card import LICENCE, VECTORS, facts, render_card, set_card
 from shipped import MODELS
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ def pack(name: str, run: Path) -> None:
     """Pack the bundle of a run under a name of its own."""
     trained = open_bundle(run / "bundle")
     # Lessons and what a teacher tells are drawn from these two, and from nothing else.
-    own = {"dataset": "mams, bing-liu", "licence": LICENCE}
+    own = {"dataset": "mams, bing-liu", "licence": LICENCE, "vectors_licence": VECTORS[name]}
     settings = {"trained_on": trained.config["trained_on"] | own, "shipped": facts(name)}
     pack_bundle(trained.folder, MODELS / name, card=_card(name, run), settings=settings)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from capsar.bundle import CARD, CONFIG, MANIFEST, open_bundle, write_bundle
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LICENCE = "Apache-2.0 and CC BY 4.0; see models/NOTICE.md"
+VECTORS = {"base": "Apache-2.0", "fast": "PDDL"}
+"""Licences of what gives each its word vectors: the encoder, GloVe 6B."""
 FOR = {
     "base": "most uses: the better answers",
     "fast": "huge corpora, small machines: many times the speed",
@@ -86,7 +89,15 @@ def facts(name: str) -> dict[str, Any]:
 def render_card(name: str, of_run: str) -> str:
     """Return the card, from that of the run and from what has been measured since."""
     body = of_run.partition("---\n")[2].partition("---\n")[2].strip()
-    body = body.replace("# A CAPSAR model", f"# CAPSAR `{name}`", 1)
+    for old, new in (
+        ("# A CAPSAR model", f"# CAPSAR `{name}`"),
+        ("path/to/this/folder", name),
+        (r"\| licence of that data \| .*", f"| licence of that data | {LICENCE} |"),
+        (r"\| licence of the vectors \| .*", f"| licence of the vectors | {VECTORS[name]} |"),
+    ):
+        body, times = re.subn(old, new, body)
+        if times != 1:
+            raise SystemExit(f"the card of the run says {old!r} {times} times, not once")
     lessons = paragraph(f"{_LESSONS} {_TOLD if name == 'fast' else ''}")
     parts = [
         body, f"## Lessons\n\n{lessons}", _unseen(name), _fifty(name),
