@@ -12,8 +12,8 @@ check:  ## style, types, import direction, spelling
 	typos
 
 test:  ## fast tests with coverage first, then big files, fuzzing and other slow ones
-	python -m pytest -q -n 2 -m 'not slow' --cov=capsar --cov-fail-under=92
-	python -m pytest -q -n 2 -m slow
+	python -m pytest -q -n 2 --dist loadfile --durations=15 -m 'not slow' --cov=capsar --cov-fail-under=92
+	python -m pytest -q -n 2 --dist loadfile --durations=15 -m slow
 
 bench:  ## every benchmark; each writes benchmarks/results/NAME.json
 	python benchmarks/reading.py
@@ -25,7 +25,10 @@ bench:  ## every benchmark; each writes benchmarks/results/NAME.json
 	python benchmarks/inference.py
 	python benchmarks/models.py
 	python benchmarks/install.py
-	python benchmarks/serve.py all
+	python benchmarks/serve.py all base
+	for part in million ratios store planning spark billion; do python benchmarks/bulk.py $$part || exit 1; done
+	for kind in worker driver; do python benchmarks/bulk.py deaths $$kind local || exit 1; done
+	for kind in worker driver node; do python benchmarks/bulk.py deaths $$kind ray || exit 1; done
 	python benchmarks/report.py truth
 	python benchmarks/report.py scale
 
