@@ -70,6 +70,7 @@ def write_result(
     packages: tuple[str, ...] = (),
     *,
     part: str | None = None,
+    facts: dict[str, Any] | None = None,
 ) -> None:
     """Write `results/NAME.json` with what is needed to judge and repeat the figures.
 
@@ -79,6 +80,7 @@ def write_result(
         packages: Whose versions matter.
         part: Of a benchmark that is run part by part: the figures of other parts stay, and each
             part has its own command and commit.
+        facts: What else is needed to judge the figures.
     """
     folder = Path(__file__).parent.parent
     commit = subprocess.run(
@@ -99,6 +101,7 @@ def write_result(
         "versions": {"python": platform.python_version()}
         | {package: version(package) for package in ("numpy", *packages)},
         "machine": f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",
+        **(facts or {}),
         "metrics": {key: round(value, 4) for key, value in metrics.items()},
     }
     RESULTS.mkdir(exist_ok=True)

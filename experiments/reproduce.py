@@ -13,6 +13,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import render_peers
 from render import RESULTS_PAGE, render
 from runs import ALL, BERT, MAIN, SPANS, SWEEPS, Run, finished, planned, write_json, write_text
 from summarize import SUMMARY, summarize_committed
@@ -65,11 +66,12 @@ def main() -> int:
 
 
 def refresh() -> None:
-    """Write the summary and the page anew from the run files at hand."""
+    """Write the summary and the pages anew from the run files at hand."""
     summary = summarize_committed()
     write_json(SUMMARY, summary)
     drawn = {path.stem for path in (RESULTS_PAGE.parent / "figures").glob("*.svg")}
     write_text(RESULTS_PAGE, render(summary, finished(), drawn))
+    render_peers.main()
 
 
 def _run_apart(run: Run) -> str:
