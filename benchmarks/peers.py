@@ -21,8 +21,8 @@ from measure import write_result
 from peers_environments import ROOT
 from peers_prepare import prepare, source_stamp
 from peers_quality import Questions, judge_all, read_questions
-from peers_speed import measure_cold_start, measure_speed, use_one_core
-from peers_systems import TRAINED, System, all_systems, trained_run
+from peers_speed import PEER, measure_cold_start, measure_speed, use_one_core
+from peers_systems import TRAINED, System, ready_systems, trained_run
 
 WORK = ROOT / "runs" / "peers"
 ABSENT: dict[str, str] = {}
@@ -32,6 +32,8 @@ TURNS = 5
 
 def speed(systems: list[System], work: Path, questions: Questions, turns: int) -> dict[str, float]:
     """Measure the speed, and keep it until the cold starts are measured too."""
+    if PEER not in {system.name for system in systems}:
+        raise SystemExit("There is nothing to compare with: run the step `prepare`")
     use_one_core()
     file = work / "speed.json"
     stamp = [source_stamp(), len(questions.texts), turns]
@@ -60,9 +62,9 @@ def main() -> None:
     work.mkdir(parents=True, exist_ok=True)
     if options.step == "prepare":
         metrics = prepare(work)
-        systems = all_systems(work)
+        systems = ready_systems(work)
     else:
-        systems = all_systems(work)
+        systems = ready_systems(work)
         questions = read_questions()
         if options.sentences:
             questions = questions.first(options.sentences)

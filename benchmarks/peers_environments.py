@@ -64,9 +64,14 @@ class Installed:
         facts: dict[str, Any] = json.loads(self._facts.read_text(encoding="utf-8"))
         return facts
 
+    @property
+    def is_there(self) -> bool:
+        """Whether it is there, and whole."""
+        return self._facts.is_file()
+
     def is_made(self, stamp: str = "") -> bool:
-        """Tell whether it is there, whole and made of this."""
-        return self._facts.is_file() and self.facts["stamp"] == stamp
+        """Tell whether it is there, and made of this."""
+        return self.is_there and bool(self.facts["stamp"] == stamp)
 
     def make(self, *, stamp: str = "", wheel: Path | None = None) -> None:
         """Make it, unless it is there.

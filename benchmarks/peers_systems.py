@@ -38,6 +38,11 @@ class System:
     finds: bool = True
     """Whether it finds aspects by itself."""
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether its environment and its models are there."""
+        return self.installed.is_there and all(path.is_dir() for path in self.models)
+
     def start(self) -> Peer:
         """Start it as a process that answers."""
         from peers_process import Peer
@@ -53,6 +58,15 @@ def trained_run(*sources: str) -> Run:
         if run.dataset == "restaurant" and is_there:
             return run
     raise SystemExit(f"None of {sources} is trained: python experiments/reproduce.py bert")
+
+
+def ready_systems(work: Path) -> list[System]:
+    """Return every system that is prepared, and name those that are not."""
+    ready = {system.name: system for system in all_systems(work) if system.is_ready}
+    for system in all_systems(work):
+        if system.name not in ready:
+            print(f"left out, not prepared: {system.name}", file=sys.stderr)
+    return list(ready.values())
 
 
 def all_systems(work: Path) -> list[System]:
