@@ -20,27 +20,32 @@ from peers_environments import (
 )
 from peers_process import quiet_environment
 from peers_programs import num_lines
-from peers_systems import HERE, all_systems, trained_run
+from peers_systems import HERE, ready_systems, trained_run
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 ENCODER = "all-MiniLM-L6-v2"
-STEPS = 500
+NUM_STEPS = 500
 """Of contrastive learning, for each of SetFit's two models: what twelve core-minutes allow."""
 BATCH = 16
 SEED = 0
 CONFLICT = "conflict"
+TRAINED_FACTS = "trained.json"
 
 
-def prepare(work: Path) -> dict[str, float]:
-    """Make what is missing; return sizes, lines, and what training took."""
-    _install_ours(work)
-    Installed(BERT, work).make()
-    _convert_bert(work)
-    Installed(SETFIT, work).make()
-    metrics = _train_setfit(work)
-    for system in all_systems(work):
+def prepare(work: Path, names: Sequence[str]) -> dict[str, float]:
+    """Make what is missing of some environments; return sizes, lines, and what training took.
+
+    Args:
+        work: Where everything is made.
+        names: Of the environments; what is ready of others is told too.
+    """
+    for name in names:
+        STEPS[name](work)
+    metrics = _tell_training(work)
+    for system in ready_systems(work):
         metrics |= {
             f"{system.name}_install_mb": float(system.installed.facts["install_mb"]),
             f"{system.name}_model_mb": sum(map(folder_mb, system.models)),
@@ -55,7 +60,7 @@ def source_stamp() -> str:
     return subprocess.check_output(command, text=True).strip()
 
 
-def _install_ours(work: Path) -> None:
+def _prepare_capsar(work: Path) -> None:
     installed = Installed(CAPSAR, work)
     stamp = source_stamp()
     if not installed.is_made(stamp):
@@ -86,33 +91,37 @@ def ordinal(text: str, start: int, end: int) -> int:
     return sum(text.startswith(text[start:end], place) for place in range(start))
 
 
-def _train_setfit(work: Path) -> dict[str, float]:
+def _prepare_setfit(work: Path) -> None:
     installed = Installed(SETFIT, work)
-    facts = installed.folder / "trained.json"
-    rows = training_rows()
+    installed.make()
+    facts = installed.folder / TRAINED_FACTS
+    if facts.is_file():
+        return
+    rows = installed.folder / "rows.json"
+    rows.write_text(json.dumps(training_rows()), encoding="utf-8")
+    settings = {
+        "rows": rows, "facts": facts, "encoder": find_encoder(ENCODER), "steps": NUM_STEPS,
+        "batch": BATCH, "seed": SEED, "without": CONFLICT,
+    }  # fmt: skip
+    named = [str(part) for name, value in settings.items() for part in (f"--{name}", value)]
+    script = [str(HERE / "peers_setfit.py"), "train"]
+    folders = [str(installed.folder), str(fetch_spacy_model(work))]
+    command = [installed.python, *script, *folders, *named]
+    subprocess.run(command, check=True, env=quiet_environment())
+    rows.unlink()
+
+
+def _tell_training(work: Path) -> dict[str, float]:
+    facts = Installed(SETFIT, work).folder / TRAINED_FACTS
     if not facts.is_file():
-        file = installed.folder / "rows.json"
-        file.write_text(json.dumps(rows), encoding="utf-8")
-        settings = {
-            "rows": file, "facts": facts, "encoder": find_encoder(ENCODER), "steps": STEPS,
-            "batch": BATCH, "seed": SEED, "without": CONFLICT,
-        }  # fmt: skip
-        named = [str(part) for name, value in settings.items() for part in (f"--{name}", value)]
-        script = [str(HERE / "peers_setfit.py"), "train"]
-        folders = [str(installed.folder), str(fetch_spacy_model(work))]
-        command = [installed.python, *script, *folders, *named]
-        subprocess.run(command, check=True, env=quiet_environment())
-        file.unlink()
-    measured: dict[str, float] = json.loads(facts.read_text(encoding="utf-8"))
-    return {f"setfit_{name}": value for name, value in measured.items()} | {
-        "setfit_steps": STEPS,
-        "setfit_batch": BATCH,
-        "setfit_rows": len(rows),
-    }
+        return {}
+    told: dict[str, float] = json.loads(facts.read_text(encoding="utf-8"))
+    return {f"setfit_{name}": value for name, value in told.items()}
 
 
-def _convert_bert(work: Path) -> None:
+def _prepare_bert(work: Path) -> None:
     installed = Installed(BERT, work)
+    installed.make()
     folder = installed.folder / "model"
     if not folder.is_dir():
         unfinished = installed.folder / "unfinished"
@@ -121,3 +130,7 @@ def _convert_bert(work: Path) -> None:
         command = [installed.python, script, "convert", str(bundle), str(unfinished)]
         subprocess.run(command, check=True, env=quiet_environment())
         unfinished.rename(folder)
+
+
+STEPS = {"capsar": _prepare_capsar, "bert": _prepare_bert, "setfit": _prepare_setfit}
+"""How each environment is made."""

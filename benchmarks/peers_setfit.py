@@ -89,6 +89,9 @@ def train(options: argparse.Namespace) -> None:
     model.save_pretrained(str(options.folder / "aspect"), str(options.folder / "polarity"))
     used = resource.getrusage(resource.RUSAGE_SELF)
     facts = {
+        "steps": options.steps,
+        "batch": options.batch,
+        "rows": len(rows),
         "cpu_minutes": (used.ru_utime + used.ru_stime) / 60,
         "aspect_examples": len(trainer.aspect_trainer.train_dataset),
         "polarity_examples": len(polarity.train_dataset),
