@@ -36,8 +36,6 @@ TURNS = 5
 
 def speed(systems: list[System], work: Path, questions: Questions, turns: int) -> dict[str, float]:
     """Measure the speed, and keep it until the cold starts are measured too."""
-    if PEER not in {system.name for system in systems}:
-        raise SystemExit("There is nothing to compare with: run the step `prepare`")
     use_one_core()
     file = work / "speed.json"
     stamp = [source_stamp(), len(questions.texts), turns]
@@ -70,6 +68,8 @@ def main() -> None:
         systems = ready_systems(work)
     else:
         systems = ready_systems(work)
+        if PEER not in {system.name for system in systems}:
+            raise SystemExit("There is nothing to compare with: run the step `prepare`")
         questions = read_questions()
         if options.sentences:
             questions = questions.first(options.sentences)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from cells import listed, paragraph, table
 from entries import Entries
 from runs import ROOT, write_text
+from shipped import SHIPPED
 from summarize import SUMMARY
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class Figures:
 
     def of(self, system: str, metric: str) -> Figure | None:
         """Return a figure of a system, if it is there."""
-        return self.plain(f"{system}_{metric}") or self._over_seeds(system, metric)
+        return self.plain(f"{system}_{metric}") or self._summarized(system, metric)
 
     def plain(self, name: str) -> Figure | None:
         """Return a figure by its name in `peers.json`."""
@@ -91,25 +92,27 @@ class Figures:
     def seeds(self, system: str) -> int:
         """Return over how many seeds a system was judged."""
         entry = self._entry(system, "accuracy")
-        return int(entry["n"]) if entry else 1
+        return int(entry["n"]) if entry else 0
 
-    def _over_seeds(self, system: str, metric: str) -> Figure | None:
+    def _summarized(self, system: str, metric: str) -> Figure | None:
         entry = self._entry(system, metric)
         if entry is None:
             return None
-        names = (entry["table"], f"{entry['row']}@{ENCODER}", "restaurant", "ours")
-        path = "/".join((*names, entry["metric"], "mean"))
-        return Figure(entry["mean"], f"summary.json: {path}")
+        row = f"{entry['row']}@{entry['encoder']}" if entry["encoder"] else entry["row"]
+        names = (entry["table"], row, entry["dataset"], entry["protocol"], entry["metric"], "mean")
+        return Figure(entry["mean"], f"summary.json: {'/'.join(filter(None, names))}")
 
     def _entry(self, system: str, metric: str) -> Entry | None:
-        row = {"restaurant": self._trained, "bert": "bert"}.get(system)
-        facts = {
-            "row": row, "encoder": ENCODER, "dataset": "restaurant", "protocol": "ours",
-            "gold": None,
-        }  # fmt: skip
-        places = [("table2", metric), ("spans", metric), ("spans", f"{metric}_capsules")]
+        """Find the entry of a model that ships, or of our runs on this set."""
+        if system in SHIPPED:
+            places = [("unseen", metric)]
+            facts = {"row": system, "dataset": "restaurant"}
+        else:
+            rows = {"restaurant": self._trained, "bert": "bert"}
+            places = [("table2", metric), ("spans", metric), ("spans", f"{metric}_capsules")]
+            facts = {"row": rows.get(system, ""), "encoder": ENCODER, "dataset": "restaurant"}
         found = (self._entries.one(table, metric=name, **facts) for table, name in places)
-        return next((entry for entry in found if row and entry and entry["n"]), None)
+        return next((entry for entry in found if entry and entry["n"]), None)
 
 
 def render(result: dict[str, Any], summary: Sequence[Entry]) -> str:
