@@ -27,8 +27,10 @@ ENCODER = "all-MiniLM-L6-v2"
 OURS = {"base": "`base`", "fast": "`fast`", "restaurant": "CAPSAR-BERT"}
 THEIRS = {"setfit": "SetFit-ABSA", "bert": "BERT pair"}
 SYSTEMS = OURS | THEIRS
+STEPS = ("prepare", "quality", "speed")
 WANTED = {"fast": 50, "base": 4}
 """How many times as fast as SetFit-ABSA we want to be, aspects found."""
+_NO_HEAD = "without an extraction head, so that its opened capsules name aspects"
 _SPACE = "\N{SYMBOL FOR SPACE}"
 
 
@@ -124,7 +126,7 @@ def render(result: dict[str, Any], summary: Sequence[Entry]) -> str:
             """The same machine, one core and one thread for each, every peer in an environment of
             its own; the test part of SemEval-14 Restaurant. This page is rendered from
             `benchmarks/results/peers.json` and `experiments/results/summary.json`: nothing in it is
-            written by hand. The last column says where we lose."""
+            written by hand. The last column says where we lose; – is not measured yet."""
         ),
         _table(figures),
         _ratios(figures),
@@ -179,12 +181,12 @@ def _ratios(figures: Figures) -> str:
 
 
 def _what_they_are(figures: Figures, result: dict[str, Any]) -> str:
-    trained = {"capsar-bert-spans": "with an extraction head", "capsar-bert": "without a head"}
-    heads = trained[result["restaurant"]]
+    heads = {"capsar-bert-spans": "with an extraction head", "capsar-bert": _NO_HEAD}
+    head = heads[result["restaurant"]]
     said = [
         """**`base` and `fast`** ship with the package and never saw a sentence of SemEval: the
         others were trained on this very set, so accuracy is not like with like.""",
-        f"""**CAPSAR-BERT** is ours on {ENCODER}, trained on Restaurant, {heads}; quality is the
+        f"""**CAPSAR-BERT** is ours on {ENCODER}, trained on Restaurant, {head}; quality is the
         mean over {figures.seeds("restaurant")} seeds, speed that of one.""",
         _setfit(figures),
         f"""**BERT pair** is our baseline on the same encoder and data, quality the mean over
@@ -218,7 +220,7 @@ def _absent(result: dict[str, Any]) -> str:
 
 
 def _repeat(result: dict[str, Any]) -> str:
-    commands = "\n".join(part["command"] for part in result["parts"].values())
+    commands = "\n".join(f"python benchmarks/peers.py {step}" for step in STEPS)
     versions = "; ".join(
         f"*{name}*: " + ", ".join(f"{package} {version}" for package, version in own.items())
         for name, own in result["environments"].items()

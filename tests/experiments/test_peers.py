@@ -63,7 +63,6 @@ def result_of(**metrics: float) -> dict[str, Any]:
         "metrics": metrics,
         "restaurant": "capsar-bert",
         "absent": {"Other": "It needs a network."},
-        "parts": {"quality": {"command": "python benchmarks/peers.py quality"}},
         "environments": {"setfit": {"setfit": "1.2"}},
         "machine": "one",
     }
