@@ -43,7 +43,7 @@ def speed(systems: list[System], work: Path, questions: Questions, turns: int) -
     if kept.get("stamp") != stamp:
         kept = {"stamp": stamp, "metrics": measure_speed(systems, questions, turns)}
         file.write_text(json.dumps(kept), encoding="utf-8")
-    metrics: dict[str, float] = kept["metrics"] | measure_cold_start(systems, work)
+    metrics: dict[str, float] = kept["metrics"] | measure_cold_start(systems, work, turns)
     file.unlink()
     return metrics
 

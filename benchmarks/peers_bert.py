@@ -31,13 +31,14 @@ def convert(bundle: Path, folder: Path) -> None:
     config = json.loads((bundle / "config.json").read_text(encoding="utf-8"))
     own = dict(enumerate(config["classes"]))
     settings = BertConfig(**config["transformer"] | {"id2label": own})
-    model = BertForTokenClassification(settings)
+    model = BertForTokenClassification(settings)  # type: ignore[no-untyped-call]
     weights = load_file(bundle / "model.safetensors")
     model.load_state_dict({_renamed(name): value for name, value in weights.items()})
     model.save_pretrained(folder)
     special = {f"{name}_token": piece for name, piece in _SPECIAL.items()}
     file = str(bundle / "tokenizer.json")
-    PreTrainedTokenizerFast(tokenizer_file=file, **special).save_pretrained(folder)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=file, **special)  # type: ignore[no-untyped-call]
+    tokenizer.save_pretrained(folder)
 
 
 def _renamed(name: str) -> str:

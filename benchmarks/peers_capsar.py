@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from capsar import Analyzer, load
+from capsar import Analyzer, AspectSpan, load
 from peers_answering import Found, Place, answer_requests
 
 
@@ -23,7 +23,7 @@ class Capsar:
 
     def classify(self, texts: list[str], places: list[list[Place]]) -> list[list[str]]:
         """Classify all aspects of a text at once."""
-        asked = [[(start, end) for start, end in own] for own in places]
+        asked = [[AspectSpan(start, end) for start, end in own] for own in places]
         return [
             [str(one.polarity) for one in answers]
             for answers in self._analyzer.classify(texts, asked)

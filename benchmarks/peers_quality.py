@@ -68,7 +68,7 @@ def read_questions() -> Questions:
 
 def judge_all(systems: list[System], work: Path, questions: Questions) -> dict[str, float]:
     """Ask and judge every system that is not judged elsewhere; what was answered is kept."""
-    metrics = {}
+    metrics: dict[str, float] = {}
     for system in systems:
         if system.name in JUDGED_HERE:
             answers = _answers(system, work / f"answers-{system.name}.json", questions)

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from peers_quality import Questions
     from peers_systems import System
 
-COLD_TURNS = 5
 PEER = "setfit"
 OURS = ("base", "fast", "restaurant")
 Reply = dict[str, float]
@@ -67,10 +66,10 @@ def _in_turn(
     return {name: own[1:] for name, own in replies.items()}
 
 
-def measure_cold_start(systems: list[System], work: Path) -> dict[str, float]:
+def measure_cold_start(systems: list[System], work: Path, turns: int) -> dict[str, float]:
     """Run each user's program in fresh processes, in turn; the first fills the disk's cache."""
     seconds: dict[str, list[float]] = {system.name: [] for system in systems}
-    for turn in range(COLD_TURNS + 1):
+    for turn in range(turns + 1):
         for system in systems:
             taken = _seconds_to_first_line(system, work)
             if turn:

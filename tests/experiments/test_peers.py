@@ -161,6 +161,20 @@ def test_a_peer_answers_whatever_its_libraries_print(command: list[str], tmp_pat
     assert "a library that prints" in (tmp_path / "log").read_text()
 
 
+def test_capsar_is_asked_about_places(tmp_path: Path) -> None:
+    script = Path(__file__).parents[2] / "benchmarks" / "peers_capsar.py"
+    source = Path(__file__).parents[2] / "src"
+    code = f"import runpy, sys; sys.path[:0] = [{str(script.parent)!r}, {str(source)!r}]; "
+    code += f"sys.argv = ['', 'fast']; runpy.run_path({str(script)!r}, run_name='__main__')"
+    text = "Great food, terrible service, great food."
+    with Peer([sys.executable, "-c", code], tmp_path / "log") as peer:
+        found = peer.find([text, ""])
+        told = peer.classify([text, ""], [[(6, 10), (21, 28), (36, 40)], []])
+    assert [6, 10, "positive"] in found[0]
+    assert [21, 28, "negative"] in found[0]
+    assert (found[1], told) == ([], [["positive", "negative", "positive"], []])
+
+
 def test_a_peer_that_dies_says_why(command: list[str], tmp_path: Path) -> None:
     with (
         pytest.raises(SystemExit, match="what went wrong"),
