@@ -35,9 +35,11 @@ def convert(bundle: Path, folder: Path) -> None:
     weights = load_file(bundle / "model.safetensors")
     model.load_state_dict({_renamed(name): value for name, value in weights.items()})
     model.save_pretrained(folder)
-    special = {f"{name}_token": piece for name, piece in _SPECIAL.items()}
-    file = str(bundle / "tokenizer.json")
-    tokenizer = PreTrainedTokenizerFast(tokenizer_file=file, **special)  # type: ignore[no-untyped-call]
+    tokenizer = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+        tokenizer_file=str(bundle / "tokenizer.json"),
+        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+        **{f"{name}_token": piece for name, piece in _SPECIAL.items()},
+    )
     tokenizer.save_pretrained(folder)
 
 

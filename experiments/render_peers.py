@@ -226,7 +226,8 @@ def _repeat(result: dict[str, Any]) -> str:
         for name, own in result["environments"].items()
     )
     said = _fold(f"{result['machine']}. {versions}.")
-    return f"## Repeat it\n\n```\n{commands}\n```\n\n{said}"
+    why = "<!-- not run: needs datasets that may not be passed on, and environments of peers -->"
+    return f"## Repeat it\n\n{why}\n```sh\n{commands}\n```\n\n{said}"
 
 
 def _fold(text: str, indent: str = "") -> str:
