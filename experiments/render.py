@@ -117,7 +117,28 @@ def _table1(found: Entries) -> str:
         without *conflict*). No file with the paper's other counts is known."""
     )
     header = ["dataset", "part", *_CLASSES]
-    return f"## Table 1: the data\n\n{table(header, rows)}\n\n{said}"
+    parts = ["## Table 1: the data", table(header, rows), said, _shared(found)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _shared(found: Entries) -> str:
+    """Say how much of each test part its training part holds."""
+    told = []
+    for dataset, shown in DATASETS.items():
+        names = [f"shared_{what}" for what in ("exact", "near", "examples", "test_examples")]
+        entries = found.all_of("splits", names, dataset=dataset)
+        if entries:
+            exact, near, examples, total = (f"{entry['mean']:g}" for entry in entries)
+            told.append(
+                f"{shown} {exact} exactly and {near} nearly ({examples} of {total} examples)"
+            )
+    if not told:
+        return ""
+    return paragraph(
+        f"""As published, training parts hold sentences of their test parts: {"; ".join(told)}. The
+        rows below are of the published splits, as everybody's are, and keep them; whatever else is
+        trained on is cleared of them."""
+    )
 
 
 def _table2(found: Entries, runs: Sequence[RunFile]) -> str:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 SUMMARY = EXPERIMENTS / "results" / "summary.json"
 BEST_ON_TEST = EXPERIMENTS / "results" / "best-on-test.json"
+SPLITS = EXPERIMENTS / "results" / "splits.json"
 FAITHFULNESS = EXPERIMENTS / "results" / "faithfulness.json"
 UNSEEN = EXPERIMENTS / "results" / "unseen.json"
 FEW_ROWS = EXPERIMENTS / "results" / "few-rows.json"
@@ -341,13 +342,23 @@ def _faithfulness(judged: list[RunFile]) -> list[Entry]:
 
 def summarize_committed() -> list[Entry]:
     """Summarize the run files at hand."""
-    return summarize(
+    judged = summarize(
         finished(),
         _read(BEST_ON_TEST).get("runs", []),
         _read(FAITHFULNESS).get("runs", []),
         _read(UNSEEN),
         _read(FEW_ROWS),
     )
+    return [*judged, *_splits(_read(SPLITS).get("shared", {}))]
+
+
+def _splits(shared: dict[str, dict[str, int]]) -> list[Entry]:
+    """How much of each test part stands in its training part."""
+    return [
+        make_entry("splits", f"shared_{what}", [number], row="data", dataset=dataset)
+        for dataset, counts in shared.items()
+        for what, number in counts.items()
+    ]
 
 
 def _read(path: Path) -> dict[str, Any]:
