@@ -301,3 +301,16 @@ def test_opened_sentences_are_explained_ones(analyzer: Analyzer, atol: float) ->
         assert found.lengths == pytest.approx(list(alone.lengths.values()), abs=atol)
         expected = np.array(list(alone.about.values())).reshape(found.scores.shape)
         assert found.scores == pytest.approx(expected, abs=atol)
+
+
+def test_the_model_that_ships_runs_on_openvino_too() -> None:
+    """Its weights are stored in 8 bits, and of a size at which OpenVINO has kernels for that."""
+    texts = ["The soup was cold.", "The camera is superb, but the battery dies by noon.", "Fine."]
+    analyzer = load("base", backend="openvino")
+    alone = [analyzer.analyze([text])[0] for text in texts]
+    answers = zip(analyzer.analyze(texts), load("base").analyze(texts), alone, strict=True)
+    for found, expected, by_itself in answers:
+        assert [(a.text, a.polarity) for a in found] == [(a.text, a.polarity) for a in expected]
+        for one, other, single in zip(found, expected, by_itself, strict=True):
+            assert one.scores == pytest.approx(other.scores, abs=0.01)
+            assert one.scores == pytest.approx(single.scores, abs=2e-3)

@@ -24,7 +24,7 @@ _NETWORKS: dict[str, dict[str, object]] = {
 }
 FAMILIES = [*_NETWORKS, *(f"{name}-int8" for name in _NETWORKS)]
 ON_OPENVINO = ["bert", "bert-pair-int8"]
-"""Families that are also run by OpenVINO."""
+"""Families that are also run by OpenVINO; so is `base`, whose weights are of real size."""
 
 
 def make_bundle(family: str, folder: Path) -> Path:
