@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pages import PAGES, ROOT
 
-FIGURE = re.compile(r"((?:\d[\d,]*)?\.?\d+)[^\d`(<]*<!-- ([\w-]+)\.json: ([\w/@-]+) -->")
+FIGURE = re.compile(r"(−?(?:\d[\d,]*)?\.?\d+)[^\d`(<]*<!-- ([\w-]+)\.json: ([\w/@-]+) -->")
 """A figure, and after it, for those who read the source, where it comes from."""
 
 
@@ -34,7 +34,8 @@ def test_figures_are_those_of_the_committed_results(
         assert {"name", "command", "commit", "versions", "machine", "metrics"} <= set(content)
         value = content["metrics"][metric]
     decimals = len(shown.partition(".")[2])
-    assert float(shown.replace(",", "")) == pytest.approx(round(value, decimals)), page
+    told = float(shown.replace(",", "").replace("−", "-"))
+    assert told == pytest.approx(round(value, decimals)), page
 
 
 def summarized(summary: list[dict[str, Any]], name: str) -> float:
