@@ -37,11 +37,22 @@ def check_places(text: str, answers: list[AspectSentiment]) -> None:
 
 
 def check_same(answers: list[list[AspectSentiment]], expected: list[list[AspectSentiment]]) -> None:
-    """Same aspects and polarities, scores but for the rounding of another batch's products."""
+    """Same aspects and polarities; numbers but for the rounding of another batch's products."""
     for some, others in zip(answers, expected, strict=True):
-        assert [replace(a, scores={}) for a in some] == [replace(a, scores={}) for a in others]
         for answer, other in zip(some, others, strict=True):
-            assert max(abs(answer.scores[name] - other.scores[name]) for name in CLASSES) < 1e-5
+            assert _told(answer) == _told(other)
+            gaps = [answer.scores[name] - other.scores[name] for name in CLASSES]
+            for one, same in (
+                (answer.confidence, other.confidence),
+                (answer.aspect_confidence, other.aspect_confidence),
+            ):
+                assert (one is None) == (same is None)
+                gaps.append((one or 0) - (same or 0))
+            assert max(map(abs, gaps)) < 1e-5
+
+
+def _told(answer: AspectSentiment) -> AspectSentiment:
+    return replace(answer, scores={}, confidence=None, aspect_confidence=None)
 
 
 @pytest.mark.slow

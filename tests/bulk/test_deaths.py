@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,7 @@ def test_a_store_that_is_killed_and_comes_back(tmp_path: Path) -> None:
                 threading.Timer(2, weed.start).start()
 
         two = Engine(workers=(2, 2))
-        options = OPTIONS.__class__(text_column="review", keep=("id",), fragment_mb=0.005)
+        options = replace(OPTIONS, fragment_mb=0.005)
         summary = score(source, target, options, engine=two, on_progress=interrupt)
         assert (summary.rows, len(outages)) == (1000, 1)
         assert summary.fragments > 3
