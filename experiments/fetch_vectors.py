@@ -35,4 +35,8 @@ def main(package: Path, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    match sys.argv[1:]:
+        case [package, out]:
+            main(Path(package), Path(out))
+        case _:
+            raise SystemExit(__doc__)
