@@ -30,6 +30,15 @@ def _check(condition: bool, name: str, value: object, expected: str) -> None:
         raise ConfigError(f"{name} must be {expected}, got {value!r}")
 
 
+def _check_sources(config: object, name: str) -> None:
+    """Check the names of sources; what TOML gives as a list is kept as a tuple."""
+    value = getattr(config, name)
+    known = all(isinstance(source, str) for source in value)
+    _check(known, name, value, "the name of a source, or a list of names")
+    if isinstance(value, list):
+        object.__setattr__(config, name, tuple(value))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
     """The sizes and choices of the network. Defaults are the paper's, or our reading of it."""
@@ -40,12 +49,16 @@ class ModelConfig:
     """State size of each direction."""
     input_dropout: float = 0.5
     """Share of input features dropped, one mask a sentence."""
+    state_dropout: float = 0.0
+    """Share of features dropped from the hidden states, one mask a sentence."""
     train_embeddings: bool = True
     """Whether word vectors are trained further."""
     alpha: float = 3.0
     beta: float = 10.0
     gamma: float = 1.0
     """Of location proximity (eq. 2)."""
+    proximity_scale: str = "none"
+    """`none`, as in the paper, or `one`: weights are divided by the largest one of a sentence."""
     kernel_width: int = 3
     """Words seen by the convolution that makes primary capsules; odd. Not given in the paper."""
     activation: str = "relu"
@@ -106,7 +119,11 @@ class ModelConfig:
         _check(known, "activation", self.activation, f"one of {activations}")
         _check(self.kernel_width % 2 == 1, "kernel_width", self.kernel_width, "odd")
         _check(0 <= self.input_dropout < 1, "input_dropout", self.input_dropout, "in [0, 1)")
+        _check(0 <= self.state_dropout < 1, "state_dropout", self.state_dropout, "in [0, 1)")
         _check(self.beta > 0, "beta", self.beta, "above 0")
+        scales = ("none", "one")
+        known = self.proximity_scale in scales
+        _check(known, "proximity_scale", self.proximity_scale, f"one of {scales}")
         for name in (
             "units",
             "kernel_width",
@@ -151,6 +168,17 @@ class TrainConfig:
     no_aspect_share: float = 0.0
     """Share of batches trained with proximity dropped, so that one model serves with and without a
     given aspect."""
+    class_balance: float = 0.0
+    """How far classes are evened out: an example's polarity counts for the share of its class to
+    the power of minus this, scaled to one on average."""
+    average: float = 0.0
+    """Decay, at each step, of the running mean of weights that is judged and kept instead of the
+    last ones; 0 keeps the last ones."""
+    teacher: Sources = ()
+    """Trained models, by name or folder, whose capsule lengths are learnt beside the labels; of
+    several, the mean."""
+    teacher_share: float = 0.5
+    """Share of them in the loss of an example."""
     clip_norm: float = 0.0
     """Largest norm of the gradient; 0 does not clip."""
     mixed_precision: str = "no"
@@ -171,6 +199,10 @@ class TrainConfig:
         _check(0 <= self.warmup_share < 1, "warmup_share", self.warmup_share, "in [0, 1)")
         _check(self.weight_decay >= 0, "weight_decay", self.weight_decay, "0 or more")
         _check(0 <= self.no_aspect_share <= 1, "no_aspect_share", self.no_aspect_share, "in [0, 1]")
+        _check(0 <= self.class_balance <= 1, "class_balance", self.class_balance, "in [0, 1]")
+        _check(0 <= self.average < 1, "average", self.average, "in [0, 1)")
+        _check(0 <= self.teacher_share <= 1, "teacher_share", self.teacher_share, "in [0, 1]")
+        _check_sources(self, "teacher")
         _check(self.clip_norm >= 0, "clip_norm", self.clip_norm, "0 or more")
         _check(self.checkpoint_steps >= 0, "checkpoint_steps", self.checkpoint_steps, "0 or more")
         precisions = ("no", "bf16")
@@ -213,11 +245,7 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         for name in ("train", "polarity_only", "dev"):
-            value = getattr(self, name)
-            known = all(isinstance(source, str) for source in value)
-            _check(known, name, value, "the name of a source, or a list of names")
-            if isinstance(value, list):
-                object.__setattr__(self, name, tuple(value))
+            _check_sources(self, name)
         _check(0 <= self.dev_share < 1, "dev_share", self.dev_share, "at least 0 and below 1")
         _check(0 < self.train_share <= 1, "train_share", self.train_share, "above 0, at most 1")
         _check(self.word_dim >= 1, "word_dim", self.word_dim, "at least 1")
@@ -236,6 +264,8 @@ class RunConfig:
         told = not self.model.span_weight or self.data.all_marked or bool(self.train.start_from)
         needs = "true for a model that learns where aspects stand (model.span_weight)"
         _check(told, "all_marked", self.data.all_marked, needs)
+        learns = self.model.head == "capsules" or not self.train.teacher
+        _check(learns, "teacher", self.train.teacher, "none with a head that has no capsules")
 
     @property
     def teaches_spans(self) -> bool:

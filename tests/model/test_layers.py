@@ -143,3 +143,11 @@ def test_about_scores_are_cosines() -> None:
     torch.testing.assert_close(
         about_scores(opened, words, mask), torch.tensor([[[0.6, -0.8, 0.0, -1.0]]])
     )
+
+
+def test_weights_may_be_scaled_to_one_at_most() -> None:
+    mask = torch.tensor([[True] * 10 + [False] * 3, [True] * 5 + [False] * 8])
+    first = torch.tensor([[4], [-1]])
+    plain, scaled = proximity(mask, first), proximity(mask, first, scale="one")
+    torch.testing.assert_close(scaled[0], plain[0] / 5)  # 1 + 3 + 10 / 10 at the aspect itself
+    torch.testing.assert_close(scaled[1], plain[1])

@@ -29,6 +29,7 @@ VARIANTS = {
     "without H": {"intermediate_capsules": 0},
     "frozen": {"train_embeddings": False},
     "squashed": {"squash_primary": True, "activation": "tanh", "kernel_width": 5},
+    "scaled": {"proximity_scale": "one", "state_dropout": 0.3},
 }
 
 

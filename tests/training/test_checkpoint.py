@@ -40,7 +40,14 @@ def test_the_newest_is_loaded_and_two_are_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["state.json", "model.safetensors", "optimizer.safetensors", "best.safetensors"]
+    "name",
+    [
+        "state.json",
+        "model.safetensors",
+        "optimizer.safetensors",
+        "best.safetensors",
+        "average.safetensors",
+    ],
 )
 @pytest.mark.parametrize("damage", ["missing", "empty", "cut", "one bit"])
 def test_a_damaged_one_is_passed_over_and_named(

@@ -35,6 +35,12 @@ class Batch:
     """The tag of each word (B, W); -1 where there is none."""
     tag_weights: Tensor | None = None
     """What the tags of each sentence count for (B): less where several examples share it."""
+    weights: Tensor | None = None
+    """What the polarity of each example counts for (B); 1 if not given."""
+    told: Tensor | None = None
+    """The capsule lengths that teachers tell (B, C)."""
+    told_shares: Tensor | None = None
+    """Their share in the loss of each example (B)."""
 
     def to(self, device: torch.device) -> Batch:
         """Move all tensors to a device."""

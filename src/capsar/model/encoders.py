@@ -20,10 +20,17 @@ class BiRecurrent(nn.Module):
         units: Size of the state of each direction; the hidden state has twice as many (H).
         cell: `"gru"` or `"lstm"`.
         input_dropout: Share of input features dropped, one mask for all words of a sentence.
+        state_dropout: Share of features dropped from the states, one mask for all words too.
     """
 
     def __init__(
-        self, *, input_dim: int, units: int, cell: str = "gru", input_dropout: float = 0.5
+        self,
+        *,
+        input_dim: int,
+        units: int,
+        cell: str = "gru",
+        input_dropout: float = 0.5,
+        state_dropout: float = 0.0,
     ) -> None:
         super().__init__()
         recurrent = {"gru": nn.GRU, "lstm": nn.LSTM}[cell]
@@ -31,6 +38,7 @@ class BiRecurrent(nn.Module):
         self.backward_cell = recurrent(input_dim, units, batch_first=True)
         self.cell = cell
         self.input_dropout = input_dropout
+        self.state_dropout = state_dropout
         self.hidden_dim = 2 * units
         self._initialise()
 
@@ -50,12 +58,18 @@ class BiRecurrent(nn.Module):
     def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
         """Return the hidden states of word vectors (B, T, E) as (B, T, H); anything on padding."""
         if self.training and self.input_dropout:
-            kept = torch.empty_like(vectors[:, :1]).bernoulli_(1 - self.input_dropout)  # (B, 1, E)
-            vectors = vectors * (kept / (1 - self.input_dropout))  # (B, T, E)
+            vectors = _drop(vectors, self.input_dropout)  # (B, T, E)
         reverse = _reversal(mask)  # (B * T)
         forward_states, _ = self.forward_cell(vectors)  # (B, T, H / 2)
         backward_states, _ = self.backward_cell(_reorder(vectors, reverse))  # (B, T, H / 2)
-        return torch.cat([forward_states, _reorder(backward_states, reverse)], -1)  # (B, T, H)
+        states = torch.cat([forward_states, _reorder(backward_states, reverse)], -1)  # (B, T, H)
+        return _drop(states, self.state_dropout) if self.training and self.state_dropout else states
+
+
+def _drop(values: Tensor, share: float) -> Tensor:
+    """Drop a share of the features of values (B, T, F), the same for all words of a sentence."""
+    kept = torch.empty_like(values[:, :1]).bernoulli_(1 - share)  # (B, 1, F)
+    return values * (kept / (1 - share))
 
 
 def _reversal(mask: Tensor) -> Tensor:

@@ -57,4 +57,5 @@ class FirstToken(nn.Module):
 
     def loss(self, batch: Batch, output: Judged) -> Tensor:
         """Return the loss of each example of a batch (B)."""
-        return functional.cross_entropy(output.logits, batch.polarity, reduction="none")
+        loss = functional.cross_entropy(output.logits, batch.polarity, reduction="none")
+        return loss if batch.weights is None else loss * batch.weights

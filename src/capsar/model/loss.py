@@ -19,6 +19,11 @@ def margin_loss(
     return (truth * present + (1 - truth) * absent).sum(-1)
 
 
+def teaching_loss(lengths: Tensor, told: Tensor) -> Tensor:
+    """Return how far capsule lengths are from those that teachers tell, both (B, C): (B)."""
+    return (lengths - told).square().sum(-1)
+
+
 def reconstruction_loss(aspect: Tensor, from_true: Tensor, from_others: Tensor) -> Tensor:
     """Return how far the true capsule is from the aspect, beside the others (eq. 7): (B).
 

@@ -15,7 +15,7 @@ from capsar.model.batch import Batch, Output
 from capsar.model.capsules import PrimaryCapsules, RoutedCapsules
 from capsar.model.encoders import BiRecurrent
 from capsar.model.explanation import because_scores
-from capsar.model.loss import margin_loss, reconstruction_loss
+from capsar.model.loss import margin_loss, reconstruction_loss, teaching_loss
 from capsar.model.proximity import proximity
 from capsar.model.reconstruction import Reconstruction, about_scores, aspect_vector
 from capsar.model.routing import route
@@ -72,6 +72,7 @@ class Capsar(nn.Module):
                 units=model_config.units,
                 cell=model_config.cell,
                 input_dropout=model_config.input_dropout,
+                state_dropout=model_config.state_dropout,
             )
         self.primary = PrimaryCapsules(
             hidden_dim=self.encoder.hidden_dim,
@@ -179,6 +180,7 @@ class Capsar(nn.Module):
             alpha=self.model_config.alpha,
             beta=self.model_config.beta,
             gamma=self.model_config.gamma,
+            scale=self.model_config.proximity_scale,
         ).unsqueeze(-1)  # (B, T, 1)
         weighted = states.mul_(weights) if self.spans is None else states * weights
         capsules: Tensor = self.primary(weighted, batch.mask)
@@ -212,6 +214,8 @@ class Capsar(nn.Module):
         loss = margin_loss(
             output.lengths, truth, upper=config.upper_margin, lower=config.lower_margin
         )
+        if batch.told is not None and batch.told_shares is not None:
+            loss = torch.lerp(loss, teaching_loss(output.lengths, batch.told), batch.told_shares)
         if config.reconstruction_weight:
             aspect = aspect_vector(output.word_vectors, batch.aspect_mask)  # (B, E)
             both = output.capsules.repeat(2, 1, 1)  # (2 B, C, D): one product instead of two
@@ -219,7 +223,7 @@ class Capsar(nn.Module):
             from_true, from_others = opened.chunk(2)  # (B, E)
             distance = reconstruction_loss(aspect, from_true, from_others)  # (B)
             loss = loss + config.reconstruction_weight * distance
-        return loss
+        return loss if batch.weights is None else loss * batch.weights
 
     def about(self, batch: Batch, output: Output) -> Tensor:
         """Return how much each sentiment capsule is about each word or piece (B, C, T)."""

@@ -14,6 +14,7 @@ def proximity(
     alpha: float = 3.0,
     beta: float = 10.0,
     gamma: float = 1.0,
+    scale: str = "none",
 ) -> Tensor:
     """Return the weight `l_t` of every word, or of every piece that of its word (B, T).
 
@@ -28,6 +29,8 @@ def proximity(
         alpha: The added weight of the first aspect word itself, in a very short sentence.
         beta: How many words of the sentence add one to the reach.
         gamma: How fast the weight falls with distance.
+        scale: `"none"`, or `"one"`: weights are divided by the largest one of the sentence, so that
+            nearness takes from the other words instead of adding.
     """
     if words is None:
         words = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)  # (B, T)
@@ -36,4 +39,7 @@ def proximity(
     reach = alpha + length / beta  # (B)
     near = (reach.view(-1, 1, 1) - gamma * distance).clamp(min=0)  # (B, T, M)
     near = near.masked_fill((first_words < 0).unsqueeze(1), 0)
-    return (1 + near.amax(-1)) * mask  # (B, T)
+    weights = 1 + near.amax(-1)  # (B, T)
+    if scale == "one":
+        weights = weights / weights.amax(1, keepdim=True)
+    return weights * mask  # (B, T)

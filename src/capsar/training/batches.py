@@ -45,6 +45,12 @@ class EncodedExample:
     no head."""
     tag_weight: float = 1.0
     """What they count for."""
+    weight: float = 1.0
+    """What the polarity counts for."""
+    told: tuple[float, ...] = (0.0,) * len(CLASSES)
+    """The capsule lengths that teachers tell."""
+    told_share: float = 0.0
+    """Their share in the loss."""
 
 
 def encode_examples(
@@ -137,6 +143,12 @@ def collate(encoded: Sequence[EncodedExample]) -> Batch:
     attention = torch.arange(width) < lengths.unsqueeze(1)  # (B, T)
     polarity = torch.tensor([example.polarity for example in encoded])  # (B)
     batch = Batch(ids, words >= 0, words, attention, segments, first_words, aspect_mask, polarity)
+    if any(example.weight != 1 for example in encoded):
+        batch = replace(batch, weights=torch.tensor([example.weight for example in encoded]))
+    if any(example.told_share for example in encoded):
+        told = torch.tensor([example.told for example in encoded])  # (B, C)
+        shares = torch.tensor([example.told_share for example in encoded])  # (B)
+        batch = replace(batch, told=told, told_shares=shares)
     return batch if any(example.tags is None for example in encoded) else _tagged(batch, encoded)
 
 

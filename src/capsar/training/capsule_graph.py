@@ -38,7 +38,11 @@ def proximity(graph: Graph, model: Capsar, voting: str) -> str:
     given = graph.op("GreaterOrEqual", first, graph.integers(0))
     near = graph.op("Where", given, near, graph.number(0))  # (A, T, M)
     near = graph.op("ReduceMax", near, graph.integers([2]), keepdims=0)  # (A, T)
-    return graph.op("Mul", graph.op("Add", near, graph.number(1)), voting)
+    weights = graph.op("Add", near, graph.number(1))
+    if config.proximity_scale == "one":
+        largest = graph.op("ReduceMax", weights, graph.integers([1]), keepdims=1)  # (A, 1)
+        weights = graph.op("Div", weights, largest)
+    return graph.op("Mul", weights, voting)
 
 
 def primary_capsules(graph: Graph, model: Capsar, weights: str) -> str:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from json import dumps
 from typing import TYPE_CHECKING, Any
 
+from capsar.config import list_sources
 from capsar.training.card_confidence import render_confidence
 
 if TYPE_CHECKING:
@@ -129,6 +130,8 @@ def _provenance(
         before = f"trained on {facts['start_trained_on'] or 'data it does not name'}"
         licence = facts["start_licence"] or owner
         more["went on from"] = f"{facts['started_from']}, {before}; licence of that data: {licence}"
+    if run_config.train.teacher:
+        more["taught by"] = ", ".join(list_sources(run_config.train.teacher))
     return _table(
         ("", ""),
         {

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _KEPT = 2
-_FILES = ("model.safetensors", "optimizer.safetensors", "best.safetensors")
+_AVERAGE = "average.safetensors"
+_FILES = ("model.safetensors", "optimizer.safetensors", "best.safetensors", _AVERAGE)
 
 
 @dataclass(slots=True)
@@ -58,6 +59,8 @@ class Checkpoint:
     optimizer: dict[str, Tensor]
     best: dict[str, Tensor]
     """The weights of the best epoch so far."""
+    average: dict[str, Tensor] = field(default_factory=dict)
+    """The running mean of the weights, if there is one."""
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
@@ -73,9 +76,8 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir()
         sums = {}
-        for name, tensors in zip(
-            _FILES, (checkpoint.model, checkpoint.optimizer, checkpoint.best), strict=True
-        ):
+        held = (checkpoint.model, checkpoint.optimizer, checkpoint.best, checkpoint.average)
+        for name, tensors in zip(_FILES, held, strict=True):
             sums[name] = _write(scratch / name, save(tensors))
         state = {"progress": asdict(checkpoint.progress), "run": checkpoint.run, "sha256": sums}
         _write(scratch / "state.json", json.dumps(state).encode())
@@ -143,6 +145,8 @@ def _read(path: Path) -> Checkpoint:
     state = json.loads((path / "state.json").read_bytes())
     tensors = []
     for name in _FILES:
+        if name == _AVERAGE and name not in state["sha256"]:  # written before there was one
+            break
         content = (path / name).read_bytes()
         if hashlib.sha256(content).hexdigest() != state["sha256"][name]:
             raise ValueError(f"{name} does not have the content that was written")

@@ -11,6 +11,7 @@ from safetensors.torch import save
 from capsar import __version__
 from capsar.bundle import CAPSULES, CARD, ENCODER, SPANS, TOKENIZER, WEIGHTS, write_bundle
 from capsar.calibration import two_sided
+from capsar.config import list_sources
 from capsar.evaluation.calibration import judge_calibration
 from capsar.evaluation.evaluate import evaluate
 from capsar.labels import CLASSES
@@ -22,6 +23,7 @@ from capsar.training.export import export_capsules, export_encoder
 from capsar.training.networks import Network, encoder_settings, restore_network
 from capsar.training.predictor import NetworkPredictor
 from capsar.training.span_graph import export_spans
+from capsar.training.start import name_of
 from capsar.training.tune import choose_about_threshold, judge_spans
 
 if TYPE_CHECKING:
@@ -46,6 +48,8 @@ def finish(
     if "started_from" in prepared.facts:
         named = replace(run_config.train, start_from=prepared.facts["started_from"])
         shown = replace(run_config, train=named)
+    teachers = tuple(map(name_of, list_sources(run_config.train.teacher)))
+    shown = replace(shown, train=replace(shown.train, teacher=teachers))
     if prepared.encoder is not None:  # no folder of this machine
         known = replace(run_config.model, encoder=prepared.encoder.name)
         shown = replace(shown, model=known)

@@ -19,6 +19,7 @@ from capsar.evaluation.metrics import compute_figures
 from capsar.hub import find_bundle
 from capsar.model.network import Capsar
 from capsar.pieces import load_tokenizer
+from capsar.training.averaging import Average
 from capsar.training.batches import EncodedExample, encode_examples
 from capsar.training.checkpoint import (
     Checkpoint,
@@ -46,6 +47,7 @@ from capsar.training.prepare import Prepared, prepare_data
 from capsar.training.processes import make_accelerator
 from capsar.training.start import load_start
 from capsar.training.storage import STORES, store_int8
+from capsar.training.teaching import balance_classes, be_told, digest_teachers
 from capsar.training.tune import dev_spans
 
 if TYPE_CHECKING:
@@ -99,27 +101,31 @@ def train(
     torch.manual_seed(seed)
     model = _network(run_config, prepared, start).to(accelerator.device)
     optimizer = make_optimizer(model, run_config.train)
-    run = run_config.as_dict() | {"fingerprint": prepared.fingerprint}
-    progress, best = _resume(folder, run, model, optimizer)
+    told_by = digest_teachers(run_config.train.teacher)
+    run = run_config.as_dict() | {"fingerprint": prepared.fingerprint + told_by}
+    progress, best, average = _resume(folder, run, model, optimizer, run_config.train.average)
+    optimizer.register_step_post_hook(lambda *_: average.update(model, progress.step))
     predictor = NetworkPredictor(model, prepared.tokenizer)
 
     finds = run_config.teaches_spans
 
     def evaluate_dev() -> DevFigures:
-        return _judge_dev(predictor, prepared, with_tags=finds)
+        with average.in_place(model):
+            return _judge_dev(predictor, prepared, with_tags=finds)
 
     def take_checkpoint() -> None:
         if accelerator.is_main_process:
             weights = {name: value.clone() for name, value in trained_weights(model).items()}
             state = optimizer_tensors(optimizer)
-            save_checkpoint(folder / "checkpoints", Checkpoint(progress, run, weights, state, best))
+            held = Checkpoint(progress, run, weights, state, best, average.tensors)
+            save_checkpoint(folder / "checkpoints", held)
 
     was_finished = progress.finished
     log = RunLog(folder, progress, enabled=accelerator.is_main_process)
     steps = train_steps(
         model,
         optimizer,
-        _encode(prepared, with_tags=finds),
+        _encode(prepared, run_config),
         evaluate_dev if prepared.dev else None,
         train_config=run_config.train,
         accelerator=accelerator,
@@ -127,7 +133,7 @@ def train(
     )
     for info in steps:
         if info.is_best:
-            best = {name: value.clone() for name, value in trained_weights(model).items()}
+            best = average.weights_of(model)
         every = run_config.train.checkpoint_steps
         if info.ends_epoch or (every and info.step % every == 0):
             take_checkpoint()
@@ -154,12 +160,15 @@ def _network(run_config: RunConfig, prepared: Prepared, start: Start | None) -> 
     return model
 
 
-def _encode(prepared: Prepared, *, with_tags: bool) -> list[EncodedExample]:
+def _encode(prepared: Prepared, run_config: RunConfig) -> list[EncodedExample]:
     """The training examples; with tags, sentences without a judged term are examples too."""
-    if not with_tags:
-        return encode_examples(prepared.all_train, prepared.tokenizer)
-    terms = {sentence.text: sentence.terms for sentence in prepared.train_sentences}
-    return encode_examples(prepared.tagged_train, prepared.tokenizer, terms=terms)
+    examples, terms = prepared.all_train, None
+    if run_config.teaches_spans:
+        examples = prepared.tagged_train
+        terms = {sentence.text: sentence.terms for sentence in prepared.train_sentences}
+    encoded = encode_examples(examples, prepared.tokenizer, terms=terms)
+    encoded = balance_classes(encoded, run_config.train.class_balance)
+    return be_told(encoded, examples, run_config.train.teacher, run_config.train.teacher_share)
 
 
 def _judge_dev(predictor: NetworkPredictor, prepared: Prepared, *, with_tags: bool) -> DevFigures:
@@ -215,12 +224,16 @@ def export_bundle(source: str | Path, out: Path, *, store: str = STORES[0]) -> N
 
 
 def _resume(
-    folder: Path, run: dict[str, Any], model: Network, optimizer: torch.optim.Optimizer
-) -> tuple[Progress, dict[str, Tensor]]:
+    folder: Path,
+    run: dict[str, Any],
+    model: Network,
+    optimizer: torch.optim.Optimizer,
+    decay: float,
+) -> tuple[Progress, dict[str, Tensor], Average]:
     """Put a run back where its last good checkpoint left it, if there is one."""
     checkpoint = load_checkpoint(folder / "checkpoints")
     if checkpoint is None:
-        return Progress(), {}
+        return Progress(), {}, Average(decay)
     if _completed(checkpoint.run) != json.loads(json.dumps(run)):
         what = sorted(name for name in run if run[name] != checkpoint.run.get(name))
         raise ConfigError(
@@ -231,7 +244,7 @@ def _resume(
     model.load_state_dict(given | checkpoint.model)
     restore_optimizer(optimizer, checkpoint.optimizer)
     _LOG.info("Going on from step %d", checkpoint.progress.step)
-    return checkpoint.progress, checkpoint.best
+    return checkpoint.progress, checkpoint.best, Average(decay, checkpoint.average)
 
 
 def _completed(run: dict[str, Any]) -> dict[str, Any]:

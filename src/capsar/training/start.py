@@ -89,13 +89,25 @@ def load_start(run_config: RunConfig) -> Start | None:
     if not isinstance(network, Capsar):
         raise ConfigError(f"{source!r} is a baseline without capsules: nothing goes on from it")
     return Start(
-        Path(source).name if Path(source).is_dir() else source,
+        name_of(source),
         network,
         load_tokenizer(bundle.path(TOKENIZER), bundle.config),
         dict(bundle.config.get("trained_on", {})),
         hashlib.sha256((bundle.folder / MANIFEST).read_bytes()).hexdigest(),
         _found_by_head(bundle.config),
     )
+
+
+def name_of(source: str) -> str:
+    """Return what a model is called without the folders of this machine.
+
+    >>> name_of("base")
+    'base'
+    """
+    path = Path(source)
+    if not path.is_dir():
+        return source
+    return path.resolve().parent.name if path.name == "bundle" else path.name
 
 
 def _found_by_head(config: dict[str, Any]) -> dict[str, Any]:
