@@ -13,6 +13,7 @@ Each part runs alone and adds its figures to `results/bulk.json`:
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import statistics
@@ -64,8 +65,12 @@ class Watch:
 def _worker_ids() -> list[int]:
     import psutil
 
-    children = psutil.Process().children(recursive=True)
-    return [child.pid for child in children if "capsar.bulk.worker" in " ".join(child.cmdline())]
+    found = []
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended
+            if "capsar.bulk.worker" in " ".join(child.cmdline()):
+                found.append(child.pid)
+    return found
 
 
 def _peak_mb(process: int) -> float:
