@@ -7,18 +7,19 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from capsar import train
+from closed import close_test_parts
 from judge import judge_bundle, rounded
-from runs import ROOT, Run, trained_as, write_json
+from runs import BEST, ROOT, Run, planned, trained_as, write_json
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from capsar.training.run import TrainResult
 
 
@@ -28,25 +29,46 @@ _PACKAGES = ("torch", "onnxruntime", "numpy", "accelerate")
 def do_run(run: Run) -> int:
     """Do what is missing of a run; where another process is at the same training, wait for it."""
     torch.set_num_threads(1)
+    os.chdir(ROOT)  # paths in configurations are below the root
     folder = trained_as(run).folder
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if run.read() is not None:
             return 0
-        result = _train(run, folder)
+        if run.source in BEST:
+            _train_closed(run)
+        result = _train(run, folder, anew=run.source not in BEST)
         write_json(run.result, _describe(run, result) | judge_bundle(run, result.bundle))
     return 0
 
 
-def _train(run: Run, folder: Path) -> TrainResult:
+def _train(run: Run, folder: Path, *, anew: bool) -> TrainResult:
+    """Train what is missing of a run; its bundle is written `anew`, or is there already."""
+    folder.mkdir(parents=True, exist_ok=True)
     commit = folder / "commit"
     if not commit.is_file():
         commit.write_text(commit_of_code() + "\n")
-    # A bundle of an earlier release is not judged: the code that judges it writes it anew, from the
-    # weights of the checkpoint.
-    shutil.rmtree(folder / "bundle", ignore_errors=True)
+    if anew:
+        # A bundle of an earlier release is not judged: the code that judges it writes it anew, from
+        # the weights of the checkpoint.
+        shutil.rmtree(folder / "bundle", ignore_errors=True)
     return train(run.config(), folder)
+
+
+def _train_closed(run: Run) -> None:
+    """Train in a process that cannot open a test part; what is left then is to judge."""
+    command = [sys.executable, str(Path(__file__)), run.name]
+    subprocess.run(command, check=True)
+
+
+def main(name: str) -> None:
+    """Train one run, and leave it to another process to judge it."""
+    close_test_parts()
+    torch.set_num_threads(1)
+    os.chdir(ROOT)
+    (run,) = (run for run in planned(BEST) if run.name == name)
+    _train(run, run.folder, anew=True)
 
 
 def _describe(run: Run, result: TrainResult) -> dict[str, Any]:
@@ -93,3 +115,7 @@ def commit_of_code() -> str:
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     return commit + ("-dirty" if changed else "")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -44,8 +44,10 @@ BERT = (
     "capsar-bert-mpnet",
 )
 SPANS = ("capsar-spans", "capsar-bert-spans")
+TEACHERS = ("capsar-bert-best",)
+BEST = (*TEACHERS, "capsar-best")
 SWEEPS = ("sweep-routing", "sweep-lambda", "sweep-train-share", "sweep-vector-share")
-ALL = MAIN + SWEEPS + BERT + SPANS
+ALL = MAIN + SWEEPS + BERT + SPANS + BEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,8 @@ class Run:
     point: tuple[str, float] | None = None
     """The setting that a sweep varies, and its value here."""
     vector_share: float = 1.0
+    taught_by: tuple[str, ...] = ()
+    """The runs whose bundles teach it, by name."""
 
     @property
     def name(self) -> str:
@@ -73,7 +77,8 @@ class Run:
     @property
     def config_hash(self) -> str:
         """What tells one configuration from another, whatever the seed."""
-        facts = [self.dataset, self.vector_share, sorted(self.settings)]
+        facts: list[Any] = [self.dataset, self.vector_share, sorted(self.settings)]
+        facts += [self.taught_by] if self.taught_by else []
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:12]
 
     @property
@@ -117,6 +122,9 @@ class Run:
         if 0 < self.vector_share < 1:
             thinned = thin_vectors(content["data"]["vectors"], self.vector_share)
             content["data"]["vectors"] = str(thinned)
+        if self.taught_by:
+            folders = {run.name: run.folder for run in planned(TEACHERS)}
+            content["train"]["teacher"] = [str(folders[n] / "bundle") for n in self.taught_by]
         return run_config(content)
 
     def shown_config(self) -> dict[str, Any]:
@@ -124,6 +132,8 @@ class Run:
         content = self._content()
         if 0 < self.vector_share < 1:
             content["data"]["vectors"] = self.vectors
+        if self.taught_by:
+            content["train"]["teacher"] = list(self.taught_by)
         shown: dict[str, Any] = json.loads(json.dumps(run_config(content).as_dict()))
         return shown
 
@@ -176,17 +186,19 @@ def trained_as(run: Run) -> Run:
 
 def _runs(source: str) -> Iterator[Run]:
     content = tomllib.loads((CONFIGS / f"{source}.toml").read_text(encoding="utf-8"))
-    settings = [
-        (section, name, value)
-        for section in ("data", "model", "train")
-        for name, value in content.get(section, {}).items()
-    ]
     sweep = content.get("sweep")
     for seed in content["seeds"]:
         for dataset in content["datasets"]:
+            settings = _settings(content, content.get(dataset, {}))
             facts = (source, content["row"], content["protocol"], dataset, seed)
             if sweep is None:
-                yield Run(*facts, tuple(settings))
+                taught_by = [
+                    run.name
+                    for teacher in content.get("teachers", ())
+                    for run in _runs(teacher)
+                    if run.dataset == dataset
+                ]
+                yield Run(*facts, tuple(settings), taught_by=tuple(taught_by))
                 continue
             for value in sweep["values"]:
                 section, _, name = sweep["setting"].partition(".")
@@ -195,6 +207,15 @@ def _runs(source: str) -> Iterator[Run]:
                     yield Run(*facts, (*settings, (section, name, value)), point)
                 else:
                     yield Run(*facts, tuple(settings), point, value)
+
+
+def _settings(content: dict[str, Any], own: dict[str, Any]) -> list[tuple[str, str, Any]]:
+    """What a TOML file sets for all datasets, and what its section of one sets besides."""
+    return [
+        (section, name, tuple(value) if isinstance(value, list) else value)
+        for section in ("data", "model", "train")
+        for name, value in (content.get(section, {}) | own.get(section, {})).items()
+    ]
 
 
 def thin_vectors(name: str, share: float) -> Path:

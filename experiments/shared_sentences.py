@@ -1,8 +1,9 @@
-"""Which sentences of sets we may ship models of are held by a set we judge on.
+"""Which sentences of what we train on are held by a set we judge on.
 
 `CAPSAR_DATA=… python experiments/shared_sentences.py` reads the texts of every test part (no label)
-and writes the hashes of the training sentences they hold, exactly or nearly, to
-`experiments/configs/shared-sentences.json`. Training reads that file (`data.without`), and so never
+and writes the hashes of the training sentences they hold, exactly or nearly: of sets we may ship
+models of to `experiments/configs/shared-sentences.json`, of all that `capsar-best` learns from to
+`experiments/configs/held-sentences.json`. Training reads such a file (`data.without`), and so never
 opens a test part.
 """
 
@@ -17,12 +18,23 @@ from capsar.data.catalog import TEST, datasets, find_file, test_examples, traini
 from capsar.data.overlap import SentenceIndex
 from capsar.data.splits import sentence_hash
 from lessons import PROS_CONS, read_pros_cons
+from unlabelled import UNLABELLED, read_unlabelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SHIPPED = {"mams": ("train", "dev"), "bing-liu": ("train", "train-2"), PROS_CONS: ("text",)}
-PATH = Path(__file__).parent / "configs" / "shared-sentences.json"
+LABELLED = {
+    "semeval14-restaurants": ("train",),
+    "semeval14-laptops": ("train",),
+    "twitter": ("train",),
+    "mams": ("train", "dev"),
+    "semeval15-restaurants": ("train",),
+    "semeval16-restaurants-english": ("train",),
+}
+CONFIGS = Path(__file__).parent / "configs"
+PATH = CONFIGS / "shared-sentences.json"
+HELD = CONFIGS / "held-sentences.json"
 
 
 def read_texts(name: str, part: str) -> Iterator[str]:
@@ -30,6 +42,8 @@ def read_texts(name: str, part: str) -> Iterator[str]:
     if name == PROS_CONS:
         for lines in read_pros_cons(find_file(name, part)).values():
             yield from lines
+    elif name in UNLABELLED:
+        yield from read_unlabelled(name, part)
     else:
         yield from (example.text for example in training_examples(name, part))
 
@@ -43,9 +57,17 @@ def main() -> None:
     ]
     for name in judged_on:
         index.add(name, dict.fromkeys(example.text for example in test_examples(name)))
+    write_hashes(PATH, SHIPPED, judged_on, index)
+    write_hashes(HELD, LABELLED | UNLABELLED, judged_on, index)
+
+
+def write_hashes(
+    path: Path, learnt_from: dict[str, tuple[str, ...]], judged_on: list[str], index: SentenceIndex
+) -> None:
+    """Write the hashes of all sentences of some parts that an index holds."""
     hashes: dict[str, None] = {}
     counts: dict[str, dict[str, int]] = {}
-    for name, parts in SHIPPED.items():
+    for name, parts in learnt_from.items():
         for part in parts:
             held: Counter[str] = Counter()
             texts = dict.fromkeys(read_texts(name, part))
@@ -61,7 +83,7 @@ def main() -> None:
         "counts": counts,
         "hashes": sorted(hashes),
     }
-    PATH.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(counts, indent=1), len(hashes))
 
 

@@ -1,0 +1,125 @@
+"""Search for better settings, on dev parts alone: `python experiments/search.py [--trials N]`.
+
+One trial is one choice of settings for the Bi-GRU, trained on cuts of Restaurant and of Laptop: the
+dev part of each cut is another tenth of the published training part. Its value is the mean, over
+all of them, of dev accuracy and macro-F1. After the first cut of each set, a trial that is worse
+than the median of those before it goes no further. The study is `results/search.jsonl`; another
+process can join, and a stopped one is run again. No test part can be opened here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from statistics import mean
+from typing import Any
+
+import optuna
+import torch
+from optuna.storages.journal import JournalFileBackend
+
+from capsar import train
+from capsar.config import run_config
+from closed import close_test_parts
+from runs import DATASETS, EXPERIMENTS, WORK
+
+STUDY = EXPERIMENTS / "results" / "search.jsonl"
+SEARCHED = ("restaurant", "laptop")
+CUTS = 3
+
+
+def suggest(trial: optuna.Trial) -> dict[str, dict[str, Any]]:
+    """Return the settings of a trial."""
+    pick, number = trial.suggest_categorical, trial.suggest_float
+    rate = number("learning_rate", 3e-4, 3e-3, log=True)
+    return {
+        "model": {
+            "input_dropout": number("input_dropout", 0.2, 0.7),
+            "state_dropout": number("state_dropout", 0.0, 0.5),
+            "train_embeddings": pick("train_embeddings", [True, False]),
+            "kernel_width": pick("kernel_width", [1, 3, 5]),
+            "activation": pick("activation", ["relu", "tanh", "linear"]),
+            "squash_primary": pick("squash_primary", [False, True]),
+            "proximity_scale": pick("proximity_scale", ["none", "one"]),
+            "alpha": number("alpha", 1.0, 6.0),
+            "reconstruction_weight": number("reconstruction_weight", 1e-3, 3e-2, log=True),
+        },
+        "train": {
+            "learning_rate": rate,
+            "batch_size": pick("batch_size", [16, 32, 64]),
+            "average": pick("average", [0.0, 0.99, 0.997]),
+            "class_balance": pick("class_balance", [0.0, 0.25, 0.5]),
+            "weight_decay": pick("weight_decay", [0.0, 0.01, 0.1]),
+            "clip_norm": pick("clip_norm", [0.0, 1.0]),
+            "max_epochs": 20,
+            "patience": 5,
+        },
+    }
+
+
+def value_of(settings: dict[str, dict[str, Any]], dataset: str, cut: int, number: int) -> float:
+    """Return the mean of dev accuracy and macro-F1 of a network trained with some settings."""
+    data = {
+        "train": DATASETS[dataset],
+        "vectors": "glove.840B.300d.subset",
+        "without": str(EXPERIMENTS / "configs" / "held-sentences.json"),
+        "dev_seed": cut,
+    }
+    content = settings | {"data": data, "train": settings["train"] | {"seed": cut}}
+    folder = WORK / "search" / f"{number}-{dataset}-{cut}"
+    dev = train(run_config(content), folder).dev
+    shutil.rmtree(folder)
+    return (dev["dev_accuracy"] + dev["dev_macro_f1"]) / 2
+
+
+def objective(trial: optuna.Trial) -> float:
+    """Train on one cut of each set after the other."""
+    settings = suggest(trial)
+    values = []
+    for cut in range(CUTS):
+        for dataset in SEARCHED:
+            values.append(value_of(settings, dataset, cut, trial.number))
+            trial.set_user_attr(f"{dataset}-{cut}", round(values[-1], 4))
+        trial.report(mean(values), cut)
+        if trial.should_prune():
+            raise optuna.TrialPruned
+    return mean(values)
+
+
+def open_study() -> optuna.Study:
+    """Return the study as far as it has come."""
+    backend = JournalFileBackend(str(STUDY))
+    return optuna.create_study(
+        study_name="capsar",
+        storage=optuna.storages.JournalStorage(backend),
+        sampler=optuna.samplers.TPESampler(seed=None, multivariate=True, constant_liar=True),
+        pruner=optuna.pruners.MedianPruner(n_startup_trials=6),
+        direction="maximize",
+        load_if_exists=True,
+    )
+
+
+def paper_settings() -> dict[str, Any]:
+    """Return the settings of the faithful row, the first trial."""
+    return {
+        "learning_rate": 1e-3, "input_dropout": 0.5, "state_dropout": 0.0, "train_embeddings": True,
+        "kernel_width": 3, "activation": "relu", "squash_primary": False, "proximity_scale": "none",
+        "alpha": 3.0, "reconstruction_weight": 0.003, "batch_size": 64, "average": 0.0,
+        "class_balance": 0.0, "weight_decay": 0.0, "clip_norm": 0.0,
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Search for better settings on dev parts.")
+    parser.add_argument("--trials", type=int, default=10)
+    options = parser.parse_args()
+    close_test_parts()
+    torch.set_num_threads(1)
+    study = open_study()
+    if not study.get_trials(deepcopy=False):
+        study.enqueue_trial(paper_settings())
+    study.optimize(objective, n_trials=options.trials)
+
+
+if __name__ == "__main__":
+    main()
