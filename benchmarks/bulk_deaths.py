@@ -72,7 +72,8 @@ def worker_death(
     """Kill one worker when `at` fragments are finished; the job must end by itself."""
     with job(source, output, engine) as driver:
         wait_for(output, at, driver)
-        victims = workers_of(driver, engine)
+        while not (victims := workers_of(driver, engine)) and driver.poll() is None:
+            time.sleep(0.02)  # it has not begun yet
         if victims:
             random.choice(victims).kill()
         if driver.wait(600) != 0:
