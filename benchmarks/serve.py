@@ -190,10 +190,17 @@ def measure_killing(model: str, scale: float) -> dict[str, float]:
 
 
 def measure_soak(model: str, scale: float) -> dict[str, float]:
-    """Half an hour of load: memory at its end against memory after the first tenth."""
+    """Half an hour of load, once a service is warm: memory at its end against its beginning.
+
+    It is warm when it has met batches of all shapes: after so many texts, however fast they go.
+    """
     with pinned(Settings(port=0, model=model)) as service:
-        minutes, errors, answered, sizes = 10, 0, 0, []
-        for _ in range(minutes):
+        warm, errors, answered, sizes = 0, 0, 0, []
+        cold = service.memory_mb()
+        while warm < 3000 * scale:
+            warm += wrk(service, 16, 30 * scale).good
+        sizes.append(service.memory_mb())
+        for _ in range(10):
             told = wrk(service, 16, 180 * scale)
             errors += told.errors + told.other + told.busy
             answered += told.good
@@ -202,7 +209,11 @@ def measure_soak(model: str, scale: float) -> dict[str, float]:
         "soak_minutes": 30 * scale,
         "soak_answered": answered,
         "soak_errors": errors,
+        "soak_warm_after": warm,
         "soak_memory_growth": sizes[-1] / sizes[0] - 1,
+        "soak_memory_growth_second_half": sizes[-1] / sizes[5] - 1,
+        "soak_memory_growth_from_cold": sizes[-1] / cold - 1,
+        "soak_memory_mb": sizes[-1],
     }
 
 
