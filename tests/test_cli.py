@@ -337,7 +337,7 @@ def test_a_model_is_trained_further(small_bundle: Path, tmp_path: Path) -> None:
     bundle = tmp_path / json.loads(done.stdout)["bundle"]
     config = json.loads((bundle / CONFIG).read_bytes())
     assert config["model"]["class_dim"] == 10
-    assert config["trained_on"]["started_from"] == "bundle"
+    assert config["trained_on"]["started_from"] == "run"
     refused = capsar(*begun, "--vectors", "glove.txt", cwd=tmp_path)
     assert (refused.returncode, "keeps a model's network and vectors" in refused.stderr) == (
         2,

@@ -111,3 +111,15 @@ def _download(model: str, revision: str | None, *, local_files_only: bool) -> Pa
             f"Cannot get {model!r}{at} from the hub: {error}. Try again, or name a folder."
         ) from error
     return Path(snapshot)
+
+
+def name_of(source: str) -> str:
+    """Return what a model is called without the folders of this machine.
+
+    >>> name_of("base")
+    'base'
+    """
+    path = Path(source)
+    if not path.is_dir():
+        return source
+    return path.resolve().parent.name if path.name == "bundle" else path.name

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from corpora import OPTIONS, assert_exactly_once, read_output, reviews, write
 
@@ -269,6 +272,12 @@ def test_the_command_tells_people_and_machines(tmp_path: Path) -> None:
         (("nowhere.csv", "out"), "There is no file or folder"),
         (("{csv}", "out"), "a.csv: There is no column 'text'"),
         (("{csv}", "out", "--text-column", "review", "--keep", "date"), "no column 'date'"),
+        (
+            ("{jsonl}", "out"),
+            "a.jsonl: No line of the first ones has a field 'text'; they",
+        ),
+        (("{jsonl}", "out", "--text-column", "review", "--keep", "date"), "has a field 'date'"),
+        (("{gz}", "out"), "a.csv.gz: There is no column 'text'"),
         (("{csv}", "out", "--engine", "spark"), "no engine 'spark'; expected 'local' or 'ray'"),
         (("{csv}", "out", "--address", "auto"), "choose the engine 'ray'"),
         (("{csv}", "out", "--model", "nothing"), "'nothing' is not a bundle"),
@@ -277,8 +286,11 @@ def test_the_command_tells_people_and_machines(tmp_path: Path) -> None:
 )
 def test_what_cannot_begin_says_why(tmp_path: Path, arguments: tuple[str, ...], told: str) -> None:
     write(tmp_path / "a.csv", ["x"])
+    write(tmp_path / "a.jsonl", ["x"])
+    write(tmp_path / "a.csv.gz", ["x"])
     (tmp_path / "a.txt").write_text("x\n")
-    places = {"{csv}": tmp_path / "a.csv", "{txt}": tmp_path / "a.txt", "out": tmp_path / "out"}
+    files = {"{csv}": "a.csv", "{txt}": "a.txt", "{jsonl}": "a.jsonl", "{gz}": "a.csv.gz"}
+    places = {name: tmp_path / file for name, file in (files | {"out": "out"}).items()}
     done = capsar(*(places.get(argument, argument) for argument in arguments))
     assert done.returncode == 2, done.stderr
     assert told in done.stderr
@@ -311,3 +323,36 @@ def test_a_worker_that_has_another_model_ends_the_job(
     monkeypatch.setattr("capsar.bulk.job.model_fingerprint", lambda _: "other")
     with pytest.raises(ArtifactError, match="cannot begin: The model 'fast' is"):
         score(str(path), str(tmp_path / "out"), OPTIONS)
+
+
+def test_an_input_without_a_row_is_said(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text("")
+    done = capsar(tmp_path / "a.jsonl", tmp_path / "out")
+    assert done.returncode == 0
+    assert "there was not one row to score" in done.stderr
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_whatever_ends_a_job_ends_its_workers(tmp_path: Path, how: signal.Signals) -> None:
+    """In the middle of a fragment that would take long."""
+    path = write(tmp_path / "a.jsonl", reviews(2000) * 40)
+    command = [sys.executable, "-m", "capsar", "score", path, tmp_path / "out", "--model", "fast"]
+    job = subprocess.Popen(
+        [*command, "--text-column", "review", "--workers", "2", "--fragment-mb", "4"],
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    workers: list[psutil.Process] = []
+    while not list((tmp_path / "out").glob("_job/scratch/*")):
+        assert job.poll() is None
+        time.sleep(0.05)
+    workers = psutil.Process(job.pid).children(recursive=True)
+    assert workers
+    job.send_signal(how)
+    told = job.communicate(timeout=60)[1]
+    assert psutil.wait_procs(workers, timeout=20)[1] == []
+    if how != signal.SIGKILL:
+        assert job.returncode == 4
+        assert (
+            told
+            == "capsar: stopped; what is finished is kept, run the same command again to go on\n"
+        )

@@ -168,6 +168,7 @@ def test_the_openapi_document_is_true(service: Running) -> None:
 
 def test_models_and_limits_are_told(service: Running) -> None:
     told = json.loads(service.ask("/v1/models")[2])
+    assert len(told["models"][0]["sha256"]) == 64
     assert told["models"][0]["name"] == DEFAULT_MODEL
     assert told["limits"]["text_chars"] == Limits().text_chars
 

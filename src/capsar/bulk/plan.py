@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from capsar.bulk import store
 from capsar.bulk.csv_scan import HEADER_BYTES, read_header, record_starts
 from capsar.bulk.fragments import END, Fragment, file_format, make_fragment
-from capsar.bulk.readers import check_columns
+from capsar.bulk.readers import check_columns_of
 from capsar.errors import DataError
 
 if TYPE_CHECKING:
@@ -59,16 +59,8 @@ def check_first(files: Sequence[InputFile], options: ScoreOptions) -> None:
     Raises:
         DataError: If the file can be read and has no such columns.
     """
-    kind, compression = file_format(files[0].address)
-    if compression or kind == "jsonl":
-        return
     try:
-        with store.retried(files[0].address, lambda: store.open_input(files[0].address)) as stream:
-            if kind == "csv":
-                columns, _, _ = read_header(stream.read(HEADER_BYTES), options.text_column)
-            else:
-                columns = pq.read_schema(stream).names
-            check_columns(columns, options)
+        store.retried(files[0].address, lambda: check_columns_of(files[0].address, options))
     except DataError as error:
         raise DataError(f"{files[0].address}: {error}") from error
     except (pa.ArrowException, OSError):

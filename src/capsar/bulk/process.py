@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 _READY = "ready"
 _STARTS = 5
 """A process that dies while it starts, by whatever, is started again so often in all."""
+_SECONDS_BETWEEN_LOOKS = 0.5
 _THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
@@ -42,6 +45,7 @@ class LineProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 encoding="utf-8",
+                process_group=0,  # what stops whoever asks is told to them alone: they end this
                 env=os.environ | _THREADS | modules,
             )
             answer = self.ask(first)
@@ -80,7 +84,11 @@ class LineProcess:
 
 
 def serve_lines(begin: Callable[[str], Callable[[str], str]]) -> None:
-    """Answer lines until there are no more: `begin` makes the answering function of the first."""
+    """Answer lines until there are no more: `begin` makes the answering function of the first.
+
+    When whoever asks is gone, the process ends, be it in the middle of an answer.
+    """
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     # Whatever a library prints must not be taken for an answer.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -94,3 +102,10 @@ def serve_lines(begin: Callable[[str], Callable[[str], str]]) -> None:
     with suppress(BrokenPipeError):  # nobody is left to answer
         while line := questions.readline():
             print(reply(line), file=answers, flush=True)
+
+
+def _end_with(parent: int) -> None:
+    """End this process at once when it has lost its parent: no work is left that anyone awaits."""
+    while os.getppid() == parent:
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
+    os._exit(1)

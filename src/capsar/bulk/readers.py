@@ -66,6 +66,44 @@ def check_columns(columns: Sequence[str], options: ScoreOptions) -> None:
         raise DataError(f"There is no column {missing[0]!r}; there are {list(columns)[:50]!r}")
 
 
+def check_columns_of(address: str, options: ScoreOptions) -> None:
+    """Look for the columns in a file: in its schema, its header, or the fields of its first lines.
+
+    Raises:
+        DataError: If one is not there.
+        OSError, pyarrow.ArrowException: If the file cannot be read.
+    """
+    kind, _ = file_format(address)
+    if kind == "parquet":
+        with store.open_input(address) as stream:
+            check_columns(pq.read_schema(stream).names, options)
+        return
+    with _opened(address, 0) as stream:
+        head = stream.read(HEADER_BYTES)
+    if kind == "csv":
+        check_columns(read_header(head, options.text_column)[0], options)
+        return
+    fields = _fields(head)
+    missing = [name for name in options.columns if name not in fields]
+    if fields and missing:
+        raise DataError(
+            f"No line of the first ones has a field {missing[0]!r}; they have {fields[:50]!r}"
+        )
+
+
+def _fields(head: bytes) -> list[str]:
+    """The fields of all whole lines of a file's first bytes that hold an object, in order."""
+    found: dict[str, None] = {}
+    for line in head.splitlines(keepends=True):
+        try:
+            record = json.loads(line)
+        except ValueError:  # scoring will say what is wrong with it
+            continue
+        if isinstance(record, dict):
+            found |= dict.fromkeys(record)
+    return list(found)
+
+
 def read_slices(fragment: Fragment, options: ScoreOptions) -> Iterator[Slice]:
     """Yield the rows of a fragment, at least one slice (it may be empty).
 

@@ -130,8 +130,9 @@ def _print_report(report: FileReport, *, show_all: bool) -> None:
     )
     if report.labels:
         counts = ", ".join(f"{count} {name}" for name, count in sorted(report.labels.items()))
+        included = ", those of bad records included" if report.bad else ""
         published = {True: " (as published)", False: " (NOT as published)", None: ""}
-        typer.echo(f"  labels: {counts}{published[report.labels_as_published]}")
+        typer.echo(f"  labels: {counts}{included}{published[report.labels_as_published]}")
     for kind, tally in report.notices.items():
         named = tally.records if show_all else tally.records[:_NAMED]
         more = "; …" if len(tally.records) > len(named) else ""

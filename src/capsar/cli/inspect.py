@@ -34,6 +34,7 @@ def inspect_command(
     if json:
         document = {
             "folder": str(found.folder),
+            "sha256": found.fingerprint(),
             "schema_version": found.schema_version,
             "files": dict(found.files),
             "config": found.config,
@@ -52,11 +53,13 @@ def _print(bundle: Bundle) -> None:
     trained = _section(config, "trained_on")
     # What an older release did not record is left out.
     for name, value in (
+        ("sha256", bundle.fingerprint()),
         ("schema", bundle.schema_version),
         ("written by", f"capsar {config.get('capsar_version', '(unknown)')}"),
         ("classes", _listed(config.get("classes"))),
         ("network", _named(_section(config, "model"))),
         ("trained on", _named(trained, "train", "train_examples", "words")),
+        ("went on from", trained.get("started_from")),
         ("data licence", trained.get("licence")),
         ("vectors", trained.get("vectors")),
         ("vectors licence", trained.get("vectors_licence")),

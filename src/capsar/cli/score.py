@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -56,7 +57,7 @@ def score_command(  # noqa: PLR0913
 
     Run again, a job goes on where it was. Exit code 0: every row has its answer; 1: some rows have
     an `error` instead; 2: it could not begin; 3: some files could not be read; 4: it was stopped (a
-    full disk, a store that is gone) and can be run again.
+    full disk, a store that is gone, a signal) and can be run again.
     """
     from capsar.errors import MissingExtraError
 
@@ -75,11 +76,17 @@ def score_command(  # noqa: PLR0913
         fragment_mb=fragment_mb,
     )
     who = Engine(engine, _workers(workers), address)
+    # What a scheduler sends is heard as what a terminal sends: workers end, and it is said.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with _Shown(as_json=json) as shown:
         try:
             summary = score(inputs, output, options, engine=who, on_progress=shown.show)
         except JobStoppedError as error:
             typer.echo(f"capsar: {error}", err=True)
+            raise typer.Exit(STOPPED) from None
+        except KeyboardInterrupt:
+            told = "stopped; what is finished is kept, run the same command again to go on"
+            typer.echo(f"capsar: {told}", err=True)
             raise typer.Exit(STOPPED) from None
     _report(summary, as_json=json)
     if summary.unreadable:
@@ -159,6 +166,8 @@ def _report(summary: Summary, *, as_json: bool) -> None:
         f"{summary.seconds:.1f} s, {summary.rows_per_second:,.0f} rows/s; "
         f"{summary.fragments_skipped} of {summary.fragments} parts were there already"
     )
+    if not summary.rows:
+        typer.echo("capsar: there was not one row to score", err=True)
     for kind, number in summary.errors.items():
         first = next(row for row in summary.named if row["error"].startswith(kind))
         told = f"{number} × {kind}; the first: {first['file']}, {first['place']}: {first['error']}"

@@ -82,7 +82,8 @@ def train_command(  # noqa: PLR0913
     if start:
         if config or vectors:
             raise ConfigError("--from keeps a model's network and vectors: give --data only")
-        content |= further(start)
+        kept = further(start)
+        content |= kept | {"data": kept["data"] | content["data"]}
     if some_aspects:
         content["data"]["all_marked"] = False
     run = _configure(content, settings or [])

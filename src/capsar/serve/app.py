@@ -85,11 +85,13 @@ def _add_state(app: FastAPI, service: Service) -> None:
         """Name what is served, and what a request may hold."""
         return Response(models, media_type="application/json")
 
+    @app.head("/healthz", include_in_schema=False)
     @app.get("/healthz", **OPERATIONS["healthz"])
     async def healthz() -> Response:
         """Tell whether the process works; where it does not, start it anew."""
         return _state(is_good=service.is_working)
 
+    @app.head("/readyz", include_in_schema=False)
     @app.get("/readyz", **OPERATIONS["readyz"])
     async def readyz() -> Response:
         """Tell whether requests can be answered: the model is loaded."""

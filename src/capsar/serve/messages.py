@@ -120,6 +120,8 @@ class ModelAnswer(_Answer):
     """A model that is served."""
 
     name: str
+    sha256: str
+    """Of its manifest, which holds that of each of its files: which model it is, exactly."""
     classes: list[_SENTIMENT]
     capsar_version: str
     trained_on: str

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from capsar.hub import find_bundle
+from capsar.hub import find_bundle, name_of
 from capsar.labels import CLASSES
 from capsar.schema import SCHEMA_VERSION
 
@@ -21,12 +20,14 @@ def served_models(settings: Settings) -> dict[str, Any]:
     Raises:
         ArtifactError: If the model cannot be used.
     """
-    config = find_bundle(settings.model).config
+    bundle = find_bundle(settings.model)
+    config = bundle.config
     trained_on = config.get("trained_on")
     known = trained_on if isinstance(trained_on, dict) else {}
     model = {
         # Where a folder lies is nobody's business.
-        "name": Path(settings.model).name if Path(settings.model).is_dir() else settings.model,
+        "name": name_of(settings.model),
+        "sha256": bundle.fingerprint(),
         "classes": [str(polarity) for polarity in CLASSES],
         "capsar_version": str(config.get("capsar_version", "")),
         "trained_on": str(known.get("train", "")),

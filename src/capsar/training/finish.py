@@ -14,6 +14,7 @@ from capsar.calibration import two_sided
 from capsar.config import list_sources
 from capsar.evaluation.calibration import judge_calibration
 from capsar.evaluation.evaluate import evaluate
+from capsar.hub import name_of
 from capsar.labels import CLASSES
 from capsar.model.network import Capsar
 from capsar.text import SEGMENTATION
@@ -23,7 +24,6 @@ from capsar.training.export import export_capsules, export_encoder
 from capsar.training.networks import Network, encoder_settings, restore_network
 from capsar.training.predictor import NetworkPredictor
 from capsar.training.span_graph import export_spans
-from capsar.training.start import name_of
 from capsar.training.tune import choose_about_threshold, judge_spans
 
 if TYPE_CHECKING:

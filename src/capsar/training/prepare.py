@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from capsar.pieces import SentenceTokenizer
     from capsar.training.start import Start
     from capsar.training.vocabulary import Known
+
+FEW_DEV_EXAMPLES = 30
+"""With fewer, whoever trains is told."""
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +96,12 @@ def prepare_data(
             "to choose the epoch on; each needs an aspect in its text and a polarity of "
             f"{', '.join(CLASSES)}"
         )
+    if 0 < len(dev_part) < FEW_DEV_EXAMPLES:
+        _LOG.warning(
+            "Only %d examples choose the epoch and tell how sure answers are: that is little more "
+            "than a guess. Label more, or set data.dev_share (now %g) higher.",
+            len(dev_part), data_config.dev_share,
+        )  # fmt: skip
     finds = model_config is not None and model_config.span_weight > 0 and data_config.all_marked
     sentences = parts.train_sentences if finds else []
     more = [*(s.text for s in sentences), *(e.text for e in parts.polarity_only)]

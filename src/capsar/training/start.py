@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from capsar.bundle import MANIFEST, TOKENIZER, WEIGHTS
+from capsar.bundle import TOKENIZER, WEIGHTS
 from capsar.config import ModelConfig, from_dict
 from capsar.errors import ArtifactError, ConfigError
-from capsar.hub import find_bundle
+from capsar.hub import find_bundle, name_of
 from capsar.model.network import Capsar
 from capsar.model.transformer import Pretrained, Transformer
 from capsar.pieces import PieceTokenizer, load_tokenizer
@@ -32,6 +30,9 @@ GENTLE = {
     "no_aspect_share": 0.1,
 }
 """How a trained model is trained further, unless told otherwise: few rows should not undo it."""
+
+DEV_SHARE = 0.2
+"""Of few rows, a tenth would be too few to choose an epoch on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,21 +94,9 @@ def load_start(run_config: RunConfig) -> Start | None:
         network,
         load_tokenizer(bundle.path(TOKENIZER), bundle.config),
         dict(bundle.config.get("trained_on", {})),
-        hashlib.sha256((bundle.folder / MANIFEST).read_bytes()).hexdigest(),
+        bundle.fingerprint(),
         _found_by_head(bundle.config),
     )
-
-
-def name_of(source: str) -> str:
-    """Return what a model is called without the folders of this machine.
-
-    >>> name_of("base")
-    'base'
-    """
-    path = Path(source)
-    if not path.is_dir():
-        return source
-    return path.resolve().parent.name if path.name == "bundle" else path.name
 
 
 def _found_by_head(config: dict[str, Any]) -> dict[str, Any]:
@@ -115,7 +104,7 @@ def _found_by_head(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def further(source: str) -> dict[str, dict[str, Any]]:
-    """Return the sections `model` and `train` of a run that goes on from a model.
+    """Return what a run that goes on from a model sets, section by section.
 
     Raises:
         ArtifactError: If there is no such model, or it cannot be trained further.
@@ -124,4 +113,5 @@ def further(source: str) -> dict[str, dict[str, Any]]:
     if WEIGHTS not in bundle.files:
         raise ArtifactError(f"The model {source!r} ships without weights to train further from")
     model = asdict(from_dict(ModelConfig, bundle.config.get("model")))
-    return {"model": model, "train": GENTLE | {"start_from": source}}
+    train = GENTLE | {"start_from": source}
+    return {"data": {"dev_share": DEV_SHARE}, "model": model, "train": train}

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from capsar.analyze import load
-from capsar.bundle import MANIFEST
 from capsar.config import list_sources
 from capsar.hub import find_bundle
 
@@ -68,5 +67,5 @@ def digest_teachers(teachers: Sources) -> str:
     """
     digest = hashlib.sha256()
     for name in list_sources(teachers):
-        digest.update((find_bundle(name).folder / MANIFEST).read_bytes())
+        digest.update(find_bundle(name).fingerprint().encode())
     return digest.hexdigest() if list_sources(teachers) else ""
