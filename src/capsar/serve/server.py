@@ -48,14 +48,7 @@ class DrainingServer(uvicorn.Server):
         """Stop accepting, finish what has come in, and leave within the grace time."""
         _LOGGER.info("ending")
         self.server_state.is_draining = True
-        # A listening socket that is closed resets those who wait in its backlog: accept them first.
-        spares = [listener.dup() for listener in sockets or ()]
-        for server in self.servers:
-            server.close()
-        for listener in sockets or ():
-            listener.close()
-        for accepted in [one for spare in spares for one in _accept_all(spare)]:
-            await asyncio.get_running_loop().connect_accepted_socket(self._protocol, accepted)
+        await self._stop_accepting(sockets or [])
         for connection in list(self.server_state.connections):
             connection.shutdown()
         try:
@@ -71,6 +64,22 @@ class DrainingServer(uvicorn.Server):
             await self.lifespan.shutdown()
         self._captured_signals.clear()  # uvicorn would raise them again: this end is a good one
         _LOGGER.info("ended")
+
+    async def _stop_accepting(self, sockets: list[socket.socket]) -> None:
+        """Close what is listened on; whoever has connected by then is served."""
+        # asyncio drops whom it has accepted if its server is closed before it has begun with them.
+        for server in self.servers:
+            for listener in server.sockets:
+                asyncio.get_running_loop().remove_reader(listener.fileno())
+        await asyncio.sleep(0)
+        # A listening socket that is closed resets those who wait in its backlog: accept them first.
+        spares = [listener.dup() for listener in sockets]
+        for server in self.servers:
+            server.close()
+        for listener in sockets:
+            listener.close()
+        for accepted in [one for spare in spares for one in _accept_all(spare)]:
+            await asyncio.get_running_loop().connect_accepted_socket(self._protocol, accepted)
 
     def _protocol(self) -> asyncio.Protocol:
         made: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
