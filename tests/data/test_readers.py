@@ -498,7 +498,7 @@ def test_no_bytes_break_a_reader(tmp_path: Path, name: str, content: bytes) -> N
 def test_no_bytes_break_a_reader_under_a_coverage_guided_fuzzer(tmp_path: Path) -> None:
     harness = Path(__file__).parent.parent / "fuzz" / "fuzz_readers.py"
     done = subprocess.run(
-        [sys.executable, harness, tmp_path, "-runs=30000", "-max_total_time=240", "-max_len=600"],
+        [sys.executable, harness, tmp_path, "-runs=60000", "-max_total_time=240", "-max_len=600"],
         capture_output=True,
         text=True,
         timeout=400,
