@@ -325,6 +325,13 @@ def test_a_worker_that_has_another_model_ends_the_job(
         score(str(path), str(tmp_path / "out"), OPTIONS)
 
 
+def test_a_first_line_that_nobody_can_read_does_not_end_the_job(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", reviews(20))
+    path.write_text("[" * 200_000 + "\n" + path.read_text())
+    summary = score(str(path), str(tmp_path / "out"), OPTIONS)
+    assert (summary.rows, summary.rows_with_error) == (21, 1)
+
+
 def test_an_input_without_a_row_is_said(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text("")
     done = capsar(tmp_path / "a.jsonl", tmp_path / "out")

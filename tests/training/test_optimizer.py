@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from made_reviews import write_reviews
-from safetensors.torch import load_file
+from stopped import assert_goes_on_alike
 from test_network import examples, network
 from tiny_bert import write_tiny_bert
 
@@ -16,10 +16,8 @@ from capsar.bundle import open_bundle
 from capsar.config import RunConfig, TrainConfig, run_config
 from capsar.data.readers import read_examples
 from capsar.errors import ArtifactError, ConfigError
-from capsar.evaluation.evaluate import evaluate
 from capsar.model.network import Capsar
 from capsar.training.batches import collate
-from capsar.training.loop import StepInfo
 from capsar.training.networks import new_network
 from capsar.training.optimizer import make_optimizer, schedule, set_rates
 from capsar.training.predictor import NetworkPredictor
@@ -105,10 +103,6 @@ def test_rates_rise_and_fall_as_a_function_of_the_step() -> None:
         assert optimizer.param_groups[0]["lr"] == pytest.approx(1e-3 * schedule(step, 100, 0.1))
 
 
-class StoppedError(Exception):
-    """Raised in the middle of a run, in place of a kill."""
-
-
 @pytest.mark.parametrize(
     "model", [{}, {"freeze_embeddings": False}, {"head": "first-token", "aspect_entry": "pair"}],
     ids=["capsules", "trained table", "first token"],
@@ -117,21 +111,7 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_been(
     folder: Path, tmp_path: Path, model: dict[str, object]
 ) -> None:
     run = configure(folder, model, checkpoint_steps=2, weight_decay=0.05, layer_decay=0.9)
-
-    def stop(info: StepInfo) -> None:
-        if info.step == 3:
-            raise StoppedError
-
-    with pytest.raises(StoppedError):
-        train(run, tmp_path / "stopped", on_step=stop)
-    resumed, whole = train(run, tmp_path / "stopped"), train(run, tmp_path / "whole")
-    assert resumed.history == whole.history
-    ours, expected = (load_file(r.bundle / "model.safetensors") for r in (resumed, whole))
-    assert all(torch.equal(ours[name], expected[name]) for name in expected)
-    # The bundle holds the epoch that was chosen, and no path of this machine.
-    dev = prepare_data(run.data).dev
-    best = evaluate(NetworkPredictor(*load_network(whole.bundle)), dev).figures
-    assert best.macro_f1 == pytest.approx(whole.dev["dev_macro_f1"])
+    whole = assert_goes_on_alike(run, tmp_path, at=3)
     for name in ("README.md", "config.json"):
         assert str(folder) not in (whole.bundle / name).read_text()
     assert open_bundle(whole.bundle).config["model"]["encoder"] == "tiny-bert"

@@ -9,18 +9,16 @@ from pathlib import Path
 import pytest
 import torch
 from made_reviews import write_reviews
-from safetensors.torch import load_file
+from stopped import assert_goes_on_alike
 from test_network import examples, network
 
 import capsar
 from capsar.config import RunConfig, run_config
 from capsar.data.readers import read_examples
 from capsar.errors import ArtifactError, ConfigError
-from capsar.evaluation.evaluate import evaluate
 from capsar.model.loss import teaching_loss
 from capsar.training.averaging import Average
 from capsar.training.batches import EncodedExample, collate, encode_examples
-from capsar.training.loop import StepInfo
 from capsar.training.networks import trained_weights
 from capsar.training.predictor import NetworkPredictor
 from capsar.training.prepare import prepare_data
@@ -75,28 +73,11 @@ def test_a_network_has_the_mean_for_a_while_only() -> None:
     assert all(not torch.equal(v, before[k]) for k, v in trained_weights(model).items())
 
 
-class StoppedError(Exception):
-    pass
-
-
 def test_a_stopped_run_goes_on_with_its_mean_and_keeps_what_it_judged(
     reviews: Path, tmp_path: Path
 ) -> None:
     run = configure(reviews, average=0.9, checkpoint_steps=2, class_balance=0.5)
-
-    def stop(info: StepInfo) -> None:
-        if info.step == 7:
-            raise StoppedError
-
-    with pytest.raises(StoppedError):
-        train(run, tmp_path / "stopped", on_step=stop)
-    resumed, whole = train(run, tmp_path / "stopped"), train(run, tmp_path / "whole")
-    assert resumed.history == whole.history
-    ours, expected = (load_file(r.bundle / "model.safetensors") for r in (resumed, whole))
-    assert all(torch.equal(ours[name], expected[name]) for name in expected)
-    dev = prepare_data(run.data).dev
-    kept = evaluate(NetworkPredictor(*load_network(whole.bundle)), dev).figures
-    assert kept.macro_f1 == pytest.approx(whole.dev["dev_macro_f1"])
+    whole = assert_goes_on_alike(run, tmp_path, at=7)
     last = train(replace(run, train=replace(run.train, average=0.0)), tmp_path / "last")
     assert last.history != whole.history
 

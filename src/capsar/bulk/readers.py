@@ -97,7 +97,7 @@ def _fields(head: bytes) -> list[str]:
     for line in head.splitlines(keepends=True):
         try:
             record = json.loads(line)
-        except ValueError:  # scoring will say what is wrong with it
+        except (ValueError, RecursionError):  # scoring will say what is wrong with it
             continue
         if isinstance(record, dict):
             found |= dict.fromkeys(record)
