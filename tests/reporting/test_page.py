@@ -106,6 +106,17 @@ def test_a_bar_opens_its_sentences(opened: Opened) -> None:
     expect(page.locator("#drill")).to_be_hidden()
 
 
+def test_what_cannot_be_corrected_is_marked(opened: Opened) -> None:
+    page = opened()
+    expect(page.locator("#notices")).to_contain_text("shown as told")
+    line = page.locator("#aspect-table tbody tr", has_text="staff")
+    expect(line).to_contain_text("as told")
+    expect(line).to_contain_text("100 %")
+    line.get_by_role("button").click()
+    expect(page.locator("#drill-shares")).to_contain_text("told 100 % negative, 0 % neutral")
+    expect(page.locator("#drill-shares")).to_contain_text("cannot explain it")
+
+
 def test_by_keys_alone(opened: Opened) -> None:
     page = opened()
     page.keyboard.press("Tab")

@@ -275,6 +275,38 @@ def test_the_confusion_of_the_model_is_used_and_else_its_lack_is_told(
     )
 
 
+def test_a_confusion_that_does_not_fit_is_told_and_not_used(tmp_path: Path) -> None:
+    """A tenth of everything would be told neutral, and nothing was: 0 would be all that is left."""
+    scored = write_rows(tmp_path / "scored", [row("soup:+.9"), row("staff:-.9")] * 300)
+    path = tmp_path / "dev.json"
+    path.write_text(json.dumps([[800, 100, 100], [200, 600, 200], [50, 100, 850]]))
+    content = report(scored, None, ReportOptions(confusion=path))
+    assert "does not fit these reviews" in content["model"]["uncorrected"]
+    assert "50% negative, 0% neutral, 50% positive" in content["model"]["uncorrected"]
+    assert content["overall"]["negative"][0] == 0.5
+    assert content["overall"]["corrected"] is False
+    assert [aspect["positive"][0] for aspect in content["aspects"]] == [1, 0]
+    assert content["model"]["confusion"]  # what is known of the model stays known
+
+
+def test_an_aspect_that_the_confusion_cannot_explain_stays_as_told(tmp_path: Path) -> None:
+    rows = [row("soup:+.9 tea:o.9"), row("staff:-.9 tea:o.9"), row("bill:-.9 bill:+.9")] * 200
+    path = tmp_path / "dev.json"
+    path.write_text(json.dumps([[800, 100, 100], [200, 600, 200], [50, 100, 850]]))
+    scored = write_rows(tmp_path / "scored", rows)
+    content = report(scored, None, ReportOptions(confusion=path))
+    assert content["overall"]["corrected"] is True
+    assert content["model"]["uncorrected"] == ""
+    soup = next(aspect for aspect in content["aspects"] if aspect["name"] == "soup")
+    assert soup["corrected"] is False
+    assert soup["positive"][0] == 1
+    render = report(scored, tmp_path / "r.csv", ReportOptions(confusion=path), form="csv")
+    assert render["overall"] == content["overall"]
+    lines = list(csv.DictReader((tmp_path / "r.csv").read_text().splitlines()))
+    assert {line["aspect"]: line["corrected"] for line in lines}["soup"] == "no"
+    assert lines[0]["corrected"] == "yes"
+
+
 def test_kept_columns_may_have_any_name(tmp_path: Path) -> None:
     names = "kind value aspect part period polarity sure draw name review filename"
     kept = {name: f"{name} 1" for name in [*names.split(), '\'; DROP TABLE "drawn"; --']}

@@ -74,6 +74,38 @@ def test_a_confusion_known_from_few_examples_widens_intervals() -> None:
     assert ((wide.high - wide.low) > 1.5 * (narrow.high - narrow.low))[0, 2]
 
 
+def test_a_confusion_that_does_not_fit_corrects_nothing() -> None:
+    """By `RATES` at least 5 of 100 are told neutral, and 1 was: the rest would be 0, and sure."""
+    fits, misfit = [[1, 0, 0]] * 400 + [[0, 1, 0]] * 120 + [[0, 0, 1]] * 480, [[0, 0, 1]] * 990
+    misfit += [[0, 1, 0]] * 10
+    shares = estimate_shares(tally_of(fits, misfit), MANY)
+    assert shares.corrected.tolist() == [True, False]
+    assert shares.share[1] == pytest.approx([0, 0.01, 0.99])
+    assert shares.net[1] == pytest.approx(0.99)
+    assert (shares.high[1] - shares.low[1] > 0).all()
+    assert shares.high[1, 2] == 1  # as correcting would have it
+    assert shares.low[1, 2] < 0.99 < shares.net_high[1]
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 400), min_size=3, max_size=3), min_size=1, max_size=4),
+    st.integers(20, 5000),
+)
+def test_no_interval_is_a_point_or_leaves_out_its_share(
+    groups: list[list[int]], examples: int
+) -> None:
+    told = [np.repeat(np.eye(3), group, axis=0).tolist() for group in groups]
+    counts = np.round(RATES * examples).astype(int)
+    confusion = Confusion(tuple(tuple(int(n) for n in row) for row in counts), "made up")
+    shares = estimate_shares(tally_of(*told), confusion)
+    some = np.array(groups).sum(1) > 0
+    assert (shares.high - shares.low)[some].min(initial=1) > 0
+    assert not shares.corrected[~some].any()
+    sums = np.array(groups)[some & ~shares.corrected]
+    as_told = sums / sums.sum(1, keepdims=True)
+    assert shares.share[some & ~shares.corrected] == pytest.approx(as_told)
+
+
 def test_mentions_of_one_review_count_as_less_than_as_many_reviews() -> None:
     alone = tally_of([[1, 0, 0]] * 100 + [[0, 0, 1]] * 100)
     clustered = tally_of([[4, 0, 0]] * 25 + [[0, 0, 4]] * 25)
@@ -155,7 +187,7 @@ def test_false_discovery_rates_by_hand() -> None:
     [
         ([[1, 2], [3, 4]], "3 rows of 3 counts"),
         ("no matrix", "3 rows of 3 counts"),
-        ([[50, 0, 0], [0, 2, 0], [0, 0, 50]], "2 examples are neutral"),
+        ([[50, 0, 0], [0, 9, 0], [0, 0, 50]], "9 examples are neutral"),
         ([[10, 40, 0], [0, 50, 0], [0, 0, 50]], "more often told as another"),
         ([[50, 0, -1], [0, 50, 0], [0, 0, 50]], "3 rows of 3 counts"),
     ],

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_LEAST = 5
+_LEAST = 10
 """Examples of each class below which a matrix tells nothing."""
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from capsar import __version__
 from capsar.labels import CLASSES
 from capsar.reporting.contrasts import FEWEST_REVIEWS, compare, false_discovery_rates
+from capsar.reporting.knowledge import HOW_TO_MEASURE
 from capsar.reporting.names import shown
 from capsar.reporting.shares import LEVEL, Shares, estimate_shares
 
@@ -54,10 +55,11 @@ def make_content(findings: Findings, options: ReportOptions, *, finest: bool) ->
         options: What was asked for.
         finest: Whether to tell every aspect in every group and period, too.
     """
-    confusion = findings.knowledge.confusion
     tally, everything = findings.counted.aspects, findings.counted.everything
     groups, periods = len(findings.totals.groups), _num_periods(findings)
+    confusion, misfit = _that_fits(everything.sum((0, 1)), findings.knowledge.confusion)
     content = _facts(findings, options)
+    content["model"]["uncorrected"] += misfit
     content["overall"] = _cells(everything.sum((0, 1))[None], confusion)[0]
     content["overall"]["by_group"] = _cells(everything.sum(1)[:groups], confusion)
     content["overall"]["by_period"] = _cells(everything.sum(0)[:periods], confusion)
@@ -78,6 +80,18 @@ def make_content(findings: Findings, options: ReportOptions, *, finest: bool) ->
     if finest:
         content["cells"] = _cells(tally[:, :groups, :periods], confusion)
     return content
+
+
+def _that_fits(tally: Tally, confusion: Confusion | None) -> tuple[Confusion | None, str]:
+    """Return the confusion if it can explain what was told of the whole corpus, or why not."""
+    if confusion is None or not tally.total or estimate_shares(tally[None], confusion).corrected[0]:
+        return confusion, ""
+    told = zip(CLASSES, tally.observed(), strict=True)
+    shares = ", ".join(f"{share:.0%} {polarity}" for polarity, share in told)
+    return None, (
+        f"The confusion measured on {confusion.source} does not fit these reviews: whatever people "
+        f"feel, by it the model would not tell {shares}. {HOW_TO_MEASURE}"
+    )
 
 
 def _num_periods(findings: Findings) -> int:
@@ -155,6 +169,7 @@ def _cell(tally: Tally, shares: Shares, place: tuple[int, ...]) -> dict[str, Any
         "reviews": int(tally.reviews),
         "unsure": int(tally.unsure),
         "told": [int(number) for number in tally.mentions],
+        "corrected": bool(shares.corrected[place]),
     }
     if not cell["mentions"]:
         return cell

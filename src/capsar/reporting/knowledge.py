@@ -21,6 +21,10 @@ _LIMITS = (
     "Irony, comparisons and what lies outside the sentence are not understood.",
 )
 """Of every model of this package."""
+HOW_TO_MEASURE = (
+    "Measure it on labelled reviews like these with `capsar evaluate MODEL --data FILE "
+    "--json`, and give the result with `--confusion`."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,19 +78,15 @@ def _confusion(
 ) -> tuple[Confusion | None, str]:
     if options.confusion is not None:
         return read_confusion(options.confusion), ""
-    how = (
-        "Measure it on labelled reviews like these with `capsar evaluate MODEL --data FILE "
-        "--json`, and give the result with `--confusion`."
-    )
     if bundle is None:
-        return None, f"It was scored by {name}, so its confusion is not known. {how}"
+        return None, f"It was scored by {name}, so its confusion is not known. {HOW_TO_MEASURE}"
     counts = bundle.config.get("dev_confusion")
     if counts is None:
-        return None, f"The model {name} does not say how it confuses polarities. {how}"
+        return None, f"The model {name} does not say how it confuses polarities. {HOW_TO_MEASURE}"
     try:
         return make_confusion(counts, f"the dev part of the model {name}"), ""
     except DataError as error:
-        return None, f"{error}. {how}"
+        return None, f"{error}. {HOW_TO_MEASURE}"
 
 
 def _confusions_in_words(confusion: Confusion) -> list[str]:

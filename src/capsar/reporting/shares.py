@@ -9,6 +9,11 @@ the told shares from some reviews: both are drawn anew many times, and an interv
 Drawn are Dirichlet values around the counts, with half a count more a class (Jeffreys). The counts
 of mentions are first divided by the design effect: how much more the shares vary, because mentions
 cluster in reviews, than they would if every mention were a review of its own.
+
+A model that tells at least 8 of 100 as neutral, whatever they are, cannot have told 2: where hardly
+any draw can be corrected within 0 and 1, the rates are not those of these reviews. Moving to the
+nearest shares would then give 0, and be sure of it. Such a group keeps its shares as told, and its
+interval holds what correcting would have made of them as well.
 """
 
 from __future__ import annotations
@@ -27,6 +32,7 @@ if TYPE_CHECKING:
     from capsar.reporting.tally import Tally
 
 LEVEL = 0.95
+_EDGES = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
 _DRAWS = 1000
 _CELLS_AT_ONCE = 256
 _REVIEWS_FOR_OWN_EFFECT = 100
@@ -48,6 +54,8 @@ class Shares:
     """(...)"""
     net_low: NDArray[np.float64]
     net_high: NDArray[np.float64]
+    corrected: NDArray[np.bool_]
+    """(...): whether they are corrected; if not, they are as told."""
 
 
 def estimate_shares(tally: Tally, confusion: Confusion | None, *, seed: int = 0) -> Shares:
@@ -61,18 +69,21 @@ def estimate_shares(tally: Tally, confusion: Confusion | None, *, seed: int = 0)
     chance = np.random.default_rng(seed)
     undo = _drawn_corrections(confusion, chance)  # (D, C, C)
     exact = np.linalg.inv(confusion.rates.T) if confusion else np.eye(len(CLASSES))
-    told = tally.observed()
-    share = nearest_shares(told @ exact.T)
-    share[tally.total == 0] = np.nan
     counts = (tally.mentions / _design_effects(tally)[..., None]).reshape(-1, len(CLASSES))
     bounds = np.full((len(counts), 2, len(CLASSES) + 1), np.nan)
+    fits = np.zeros(len(counts), dtype=np.bool_)
     here = np.flatnonzero(tally.total.reshape(-1))
     for first in range(0, len(here), _CELLS_AT_ONCE):
         cells = here[first : first + _CELLS_AT_ONCE]
-        bounds[cells] = _interval(counts[cells], undo, chance)
+        bounds[cells], fits[cells] = _interval(counts[cells], undo, chance)
+    corrected = (fits & (confusion is not None)).reshape(tally.total.shape)
+    told = tally.observed()
+    share = np.where(corrected[..., None], nearest_shares(told @ exact.T), told)
+    share[tally.total == 0] = np.nan
     bounds = bounds.reshape(*tally.total.shape, 2, len(CLASSES) + 1)
     low, high = bounds[..., 0, :], bounds[..., 1, :]
-    return Shares(share, low[..., :-1], high[..., :-1], share @ _NET, low[..., -1], high[..., -1])
+    net = share @ _NET
+    return Shares(share, low[..., :-1], high[..., :-1], net, low[..., -1], high[..., -1], corrected)
 
 
 def nearest_shares(points: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -104,15 +115,28 @@ def _drawn_corrections(
 
 def _interval(
     counts: NDArray[np.float64], undo: NDArray[np.float64], chance: np.random.Generator
-) -> NDArray[np.float64]:
-    """Return the bounds (n, 2, C + 1) of the shares, and of their net, of n groups."""
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return the bounds (n, 2, C + 1) of the shares, and of their net, of n groups.
+
+    And whether (n) enough draws can be corrected: a share can only be 0 from end to end of its
+    interval, and sure to be, where fewer can.
+    """
     size = (len(counts), len(undo), counts.shape[1])
-    drawn = chance.standard_gamma(np.broadcast_to(counts[:, None] + _PRIOR, size))
-    drawn /= drawn.sum(-1, keepdims=True)
-    shares = nearest_shares(np.einsum("dij,ndj->ndi", undo, drawn))  # (n, D, C)
+    told = chance.standard_gamma(np.broadcast_to(counts[:, None] + _PRIOR, size))
+    told /= told.sum(-1, keepdims=True)
+    points = np.einsum("dij,ndj->ndi", undo, told)  # (n, D, C)
+    fits = (points >= 0).all(-1).mean(-1) > _EDGES[0]
+    bounds = _middle(nearest_shares(points))
+    as_told = _middle(told[~fits])
+    bounds[~fits, 0] = np.minimum(bounds[~fits, 0], as_told[:, 0])
+    bounds[~fits, 1] = np.maximum(bounds[~fits, 1], as_told[:, 1])
+    return bounds, fits
+
+
+def _middle(shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the bounds (n, 2, C + 1) of what is drawn (n, D, C), and of its net."""
     values = np.concatenate([shares, (shares @ _NET)[..., None]], axis=-1)
-    edges = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
-    return np.moveaxis(np.quantile(values, edges, axis=1), 0, 1)
+    return np.moveaxis(np.quantile(values, _EDGES, axis=1), 0, 1)
 
 
 def _design_effects(tally: Tally) -> NDArray[np.float64]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 COLUMNS = (
     "aspect", "group", "period", "mentions", "reviews", "unsure",
     *(f"{one}{part}" for one in CLASSES for part in ("", "_low", "_high", "_told")),
-    "net", "net_low", "net_high",
+    "net", "net_low", "net_high", "corrected",
 )  # fmt: skip
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -48,11 +48,11 @@ def _cells(content: dict[str, Any]) -> Iterator[tuple[tuple[str, str, str], dict
                     yield (aspect["name"], group, start), cell
 
 
-def _numbers(cell: dict[str, Any]) -> list[float]:
-    numbers = [cell["mentions"], cell["reviews"], cell["unsure"]]
+def _numbers(cell: dict[str, Any]) -> list[float | str]:
+    numbers: list[float | str] = [cell["mentions"], cell["reviews"], cell["unsure"]]
     for polarity, told in zip(CLASSES, cell["told"], strict=True):
         numbers += [*cell[str(polarity)], told]
-    return [*numbers, *cell["net"]]
+    return [*numbers, *cell["net"], "yes" if cell["corrected"] else "no"]
 
 
 def _safe(text: str) -> str:

@@ -32,6 +32,9 @@ const chanceOf = (q) => (q < 0.001 ? "q < .001" : `q = ${q.toFixed(3).replace(/^
 const POLARITIES = ["negative", "neutral", "positive"];
 const SIGNS = { positive: "+", neutral: "○", negative: "−" };
 const CLEAR = 0.05;
+const isCorrected = content.overall.corrected;
+const AS_TOLD = "as told";
+const marked = (cell) => (isCorrected && cell.mentions && !cell.corrected ? ` (${AS_TOLD})` : "");
 
 function periodName(start) {
   const day = new Date(`${start}T00:00:00Z`);

@@ -11,7 +11,7 @@ function openDrill(index, group = -1, polarity = "") {
   byId("drill-title").replaceChildren(named(aspect.name));
   showVariants(aspect);
   byId("drill-shares").replaceChildren(
-    element("p", { classes: ["hint"], text: `${plural(aspect.mentions, "mention")} in ${plural(aspect.reviews, "review")}; ${percent(aspect.unsure / aspect.mentions)} unsure` }),
+    element("p", { classes: ["hint"], text: `${plural(aspect.mentions, "mention")} in ${plural(aspect.reviews, "review")}; ${percent(aspect.unsure / aspect.mentions)} unsure; told ${aspect.told.map((number, index) => `${percent(number / aspect.mentions)} ${POLARITIES[index]}`).join(", ")}${marked(aspect) ? ", and shown so: the model’s known confusions cannot explain it" : ""}` }),
     shareRow(aspect), split(aspect));
   byId("tooltip").hidden = true;
   if (!dialog.open) dialog.showModal();

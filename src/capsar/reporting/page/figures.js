@@ -11,7 +11,7 @@ function split(cell) {
 }
 
 function shareText(cell) {
-  return [...POLARITIES].reverse().map((one) => `${one} ${percent(cell[one][0])} (${range(cell[one])})`).join("\n");
+  return [...POLARITIES].reverse().map((one) => `${one} ${percent(cell[one][0])} (${range(cell[one])})`).join("\n") + marked(cell);
 }
 
 function shareRow(cell) {

@@ -7,9 +7,11 @@ function showHead() {
   const parts = [`${plural(totals.mentions, "mention")} of what people like and dislike, in ${plural(totals.reviews, "review")}`];
   if (periods.starts.length) parts.push(`${periodName(periods.starts[0])} to ${periodName(periods.starts.at(-1))}`);
   if (groups.names.length) parts.push(`by ${groups.column}`);
-  byId("lead").textContent = `${parts.join(" · ")}. ${model.confusion ? "Shares are corrected for the model’s known confusions." : ""}`;
+  byId("lead").textContent = `${parts.join(" · ")}. ${isCorrected ? "Shares are corrected for the model’s known confusions." : ""}`;
   const notices = [];
-  if (!model.confusion) notices.push(`Not corrected. ${model.uncorrected}`);
+  if (model.uncorrected) notices.push(`Not corrected. ${model.uncorrected}`);
+  const asTold = content.aspects.filter((aspect) => !aspect.corrected).length;
+  if (isCorrected && asTold) notices.push(`${plural(asTold, "aspect")} of the ${content.aspects.length} below ${asTold === 1 ? "is" : "are"} shown as told: the model’s known confusions cannot explain what it told there. ${asTold === 1 ? "It is" : "They are"} marked ${AS_TOLD}.`);
   if (!source.is_whole) notices.push("Not all of the corpus has been scored yet: run capsar score again to finish it.");
   if (periods.undated) notices.push(`${plural(periods.undated, "row")} without a date that can be read, or far from all others, ${periods.undated === 1 ? "is" : "are"} in no period.`);
   byId("notices").append(...notices.map((text) => element("p", { text })));

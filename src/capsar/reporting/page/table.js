@@ -34,6 +34,7 @@ function aspectRow(aspect, index) {
     if (others.length > 4) also.append(` and ${others.length - 4} more`);
     name.append(also);
   }
+  if (marked(aspect)) name.append(element("span", { classes: ["also"], text: AS_TOLD }));
   const share = (one) => element("td", { classes: ["number", one] }, element("b", { text: percent(aspect[one][0]) }), " ", element("small", { text: range(aspect[one]) }));
   return element("tr", {}, name,
     element("td", { classes: ["number", "count"], text: count(aspect.mentions) }),
