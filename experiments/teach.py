@@ -23,14 +23,17 @@ from capsar.labels import CLASSES
 from closed import close_test_parts
 from runs import TEACHERS, WORK, planned
 from shared_sentences import HELD
-from unlabelled import UNLABELLED, read_unlabelled
+from unlabelled import read_unlabelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from capsar import Analyzer
 
-SOURCES = {"restaurant": ("yelp-sentences",), "laptop": ("amazon",)}
+SOURCES: dict[str, dict[str, tuple[str, ...]]] = {
+    "restaurant": {"yelp-sentences": ("restaurant",)},
+    "laptop": {"amazon": ("electronics", "software")},
+}
 FOLDER = WORK / "told"
 LEAST_ASPECT_CONFIDENCE = 0.5
 
@@ -38,8 +41,8 @@ LEAST_ASPECT_CONFIDENCE = 0.5
 def sentences_for(dataset: str) -> Iterator[str]:
     """Yield the unlabelled sentences that go with a dataset, but for those a test part holds."""
     held = set(json.loads(HELD.read_text(encoding="utf-8"))["hashes"])
-    for name in SOURCES[dataset]:
-        for part in UNLABELLED[name]:
+    for name, parts in SOURCES[dataset].items():
+        for part in parts:
             yield from (s for s in read_unlabelled(name, part) if sentence_hash(s) not in held)
 
 

@@ -131,6 +131,26 @@ def test_teachers_tell_the_mean_of_their_lengths(small_bundle: Path, reviews: Pa
     assert be_told(made, asked, (), 0.5) == made
 
 
+def test_a_teacher_is_asked_once(
+    small_bundle: Path, reviews: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    prepared = prepare_data(configure(reviews).data)
+    asked = prepared.train[:20]
+    made = encode_examples(asked, prepared.tokenizer)
+    first = be_told(made, asked, str(small_bundle), 0.5)
+    (kept,) = (tmp_path / "capsar" / "told").iterdir()
+    monkeypatch.setattr("capsar.training.teaching.load", None)
+    assert be_told(made, asked, str(small_bundle), 0.5) == first
+    with pytest.raises(TypeError):  # another question is asked, another teacher too
+        be_told(made[:19], asked[:19], str(small_bundle), 0.5)
+    with pytest.raises(TypeError):
+        be_told(made, asked, "fast", 0.5)
+    kept.write_bytes(kept.read_bytes()[:40])
+    with pytest.raises(ArtifactError, match="Delete the damaged cache"):
+        be_told(made, asked, str(small_bundle), 0.5)
+
+
 def test_a_run_follows_its_teacher(small_bundle: Path, reviews: Path, tmp_path: Path) -> None:
     """Taught by capsule lengths alone, a network comes nearer to its teacher than without."""
     held_out = [e for e in read_examples(reviews) if e.spans][:60]

@@ -101,14 +101,15 @@ def _open_cache(path: Path, cache_folder: Path | None) -> Path:
     # The name holds what would make the cache stale, so a changed file never meets an old cache.
     stamp = f"{path.resolve()}:{status.st_size}:{status.st_mtime_ns}:{_CACHE_VERSION}"
     digest = hashlib.sha256(stamp.encode("utf-8", "surrogateescape")).hexdigest()[:16]
-    target = (cache_folder or _user_cache()) / f"{path.name}.{digest}.cache"
+    target = (cache_folder or user_cache()) / f"{path.name}.{digest}.cache"
     if not target.is_dir():
         _LOG.info("Reading %s for the first time; later it is read from %s", path, target)
         _write_cache(path, target)
     return target
 
 
-def _user_cache() -> Path:
+def user_cache() -> Path:
+    """Return the folder for what can be made again."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "capsar"
 
 

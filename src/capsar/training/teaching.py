@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import tempfile
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from capsar.analyze import load
 from capsar.config import list_sources
+from capsar.errors import ArtifactError
 from capsar.hub import find_bundle
+from capsar.model.vectors import user_cache
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from capsar.config import Sources
     from capsar.data.example import Example
@@ -49,14 +56,32 @@ def be_told(
     asked = [number for number, example in enumerate(examples) if example.spans]
     if not names or not share or not asked:
         return encoded
-    told = np.mean(
-        [load(name).predict_lengths([examples[number] for number in asked]) for name in names],
-        axis=0,
-    )
+    questions = [examples[number] for number in asked]
+    told = np.mean([_ask(name, questions) for name in names], axis=0)
     taught = list(encoded)
     for number, lengths in zip(asked, told.tolist(), strict=True):
         taught[number] = replace(encoded[number], told=tuple(lengths), told_share=share)
     return taught
+
+
+def _ask(teacher: str, questions: Sequence[Example]) -> NDArray[np.float32]:
+    """Return what a teacher tells (n, C); it is kept, for the next seed or the rest of a run."""
+    digest = hashlib.sha256(find_bundle(teacher).fingerprint().encode())
+    for question in questions:
+        spans = [(span.start, span.end) for span in question.spans]
+        digest.update(json.dumps([question.text, spans]).encode())
+    kept = user_cache() / "told" / f"{digest.hexdigest()[:32]}.npy"
+    if kept.is_file():
+        try:
+            return np.asarray(np.load(kept, allow_pickle=False), dtype=np.float32)
+        except (OSError, ValueError) as error:
+            raise ArtifactError(f"Delete the damaged cache {str(kept)!r}: {error}") from error
+    told = load(teacher).predict_lengths(questions)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".capsar-", dir=kept.parent) as scratch:
+        np.save(Path(scratch) / kept.name, told)
+        (Path(scratch) / kept.name).replace(kept)
+    return told
 
 
 def digest_teachers(teachers: Sources) -> str:
