@@ -27,6 +27,18 @@ SPAN_ROWS = {
     "capsar-bert-spans": "CAPSAR-BERT with a head, MiniLM",
 }
 """Rows with an extraction head."""
+BEST_ROWS = {
+    "capsar-best": "CAPSAR, Bi-GRU",
+    "capsar-bert-best": "CAPSAR-BERT, mpnet: the teacher",
+}
+"""Rows with more than the training part."""
+BEST_ABLATIONS = {
+    "capsar-best-wo-told": "reviews that a teacher told of",
+    "capsar-best-wo-teacher": "any teacher, its reviews too",
+    "capsar-best-wo-labelled": "other labelled reviews",
+    "capsar-best-wo-average": "the running mean of weights",
+}
+"""Each without one of the changes, on Restaurant."""
 METRICS = {
     "accuracy": "accuracy",
     "macro_f1": "macro-F1",

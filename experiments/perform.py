@@ -17,7 +17,7 @@ import torch
 from capsar import train
 from closed import close_test_parts
 from judge import judge_bundle, rounded
-from runs import BEST, ROOT, Run, planned, trained_as, write_json
+from runs import BEST, BEST_PARTS, ROOT, Run, planned, trained_as, write_json
 
 if TYPE_CHECKING:
     from capsar.training.run import TrainResult
@@ -36,9 +36,9 @@ def do_run(run: Run) -> int:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if run.read() is not None:
             return 0
-        if run.source in BEST:
+        if run.source in BEST + BEST_PARTS:
             _train_closed(run)
-        result = _train(run, folder, anew=run.source not in BEST)
+        result = _train(run, folder, anew=run.source not in BEST + BEST_PARTS)
         write_json(run.result, _describe(run, result) | judge_bundle(run, result.bundle))
     return 0
 
@@ -67,7 +67,7 @@ def main(name: str) -> None:
     close_test_parts()
     torch.set_num_threads(1)
     os.chdir(ROOT)
-    (run,) = (run for run in planned(BEST) if run.name == name)
+    (run,) = (run for run in planned(BEST + BEST_PARTS) if run.name == name)
     _train(run, run.folder, anew=True)
 
 

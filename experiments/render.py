@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import render_ablations
 import render_bert
+import render_best
 import render_detection
 import render_faithfulness
 import render_limits
@@ -54,6 +55,7 @@ def render(summary: Sequence[Entry], runs: Sequence[RunFile], figures: Collectio
         render_faithfulness.faithfulness(found),
         _arts(found, runs),
         render_bert.section(found),
+        render_best.section(found),
         render_spans.spans(found),
         render_spans.confidence(found),
         render_unseen.section(found),
@@ -87,7 +89,7 @@ def _short(found: Entries) -> str:
         if told:
             lines.append(f"{shown}: {'; '.join(told)}{seeds(entries[0])}.")
     lines += render_ablations.in_short(found) + render_detection.in_short(found)
-    lines += render_bert.in_short(found)
+    lines += render_bert.in_short(found) + render_best.in_short(found)
     if not lines:
         return ""
     shown = "\n".join(paragraph(f"- {line}", "  ") for line in lines)

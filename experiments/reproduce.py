@@ -15,7 +15,20 @@ from pathlib import Path
 
 import render_peers
 from render import RESULTS_PAGE, render
-from runs import ALL, BERT, MAIN, SPANS, SWEEPS, Run, finished, planned, write_json, write_text
+from runs import (
+    ALL,
+    BERT,
+    BEST,
+    BEST_PARTS,
+    MAIN,
+    SPANS,
+    SWEEPS,
+    Run,
+    finished,
+    planned,
+    write_json,
+    write_text,
+)
 from summarize import SUMMARY, summarize_committed
 
 NEEDS = {
@@ -27,6 +40,7 @@ NEEDS = {
     "figures": ("capsar", *SWEEPS),
     "bert": BERT,
     "spans": SPANS,
+    "best": BEST + BEST_PARTS,
     "all": ALL,
 }
 

@@ -46,8 +46,14 @@ BERT = (
 SPANS = ("capsar-spans", "capsar-bert-spans")
 TEACHERS = ("capsar-bert-best",)
 BEST = (*TEACHERS, "capsar-best")
+BEST_PARTS = (
+    "capsar-best-wo-told",
+    "capsar-best-wo-teacher",
+    "capsar-best-wo-labelled",
+    "capsar-best-wo-average",
+)
 SWEEPS = ("sweep-routing", "sweep-lambda", "sweep-train-share", "sweep-vector-share")
-ALL = MAIN + SWEEPS + BERT + SPANS + BEST
+ALL = MAIN + SWEEPS + BERT + SPANS + BEST + BEST_PARTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +191,7 @@ def trained_as(run: Run) -> Run:
 
 
 def _runs(source: str) -> Iterator[Run]:
-    content = tomllib.loads((CONFIGS / f"{source}.toml").read_text(encoding="utf-8"))
+    content = _read_config(source)
     sweep = content.get("sweep")
     for seed in content["seeds"]:
         for dataset in content["datasets"]:
@@ -207,6 +213,21 @@ def _runs(source: str) -> Iterator[Run]:
                     yield Run(*facts, (*settings, (section, name, value)), point)
                 else:
                     yield Run(*facts, tuple(settings), point, value)
+
+
+def _read_config(source: str) -> dict[str, Any]:
+    """Read a TOML file, upon the one that it is `like`."""
+    content: dict[str, Any] = tomllib.loads(
+        (CONFIGS / f"{source}.toml").read_text(encoding="utf-8")
+    )
+    return _upon(_read_config(content.pop("like")), content) if "like" in content else content
+
+
+def _upon(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    return below | {
+        name: _upon(below.get(name, {}), value) if isinstance(value, dict) else value
+        for name, value in above.items()
+    }
 
 
 def _settings(content: dict[str, Any], own: dict[str, Any]) -> list[tuple[str, str, Any]]:

@@ -15,7 +15,7 @@ from capsar.data.catalog import dataset as find_dataset
 from capsar.labels import CLASSES
 from cases import CASES, LONG_PAIR
 from entries import RANKING, RIVALS
-from runs import BERT, DATASETS, EXPERIMENTS, MAIN, SWEEPS, finished
+from runs import BERT, BEST, BEST_PARTS, DATASETS, EXPERIMENTS, MAIN, SWEEPS, finished
 from summarize_spans import summarize_spans
 from summarize_unseen import summarize_few_rows, summarize_unseen
 from summary_values import by_seed, make_entry, paired
@@ -35,6 +35,8 @@ SCORES = ("cosine", "dot")
 GOLDS = ("all", "same-polarity")
 
 _WHO = ("capsules", "centroid")
+_PRINTED_AS = {"capsar-best": "capsar", "capsar-bert-best": "capsar-bert"}
+"""The rows of the paper that the best ones are measured by."""
 _CONTROL: dict[str, Any] = {"row": "centroid", "encoder": None}
 
 
@@ -48,7 +50,7 @@ def summarize(
     """Return every entry that the runs at hand give."""
     groups: dict[tuple[str, str, str, str], list[RunFile]] = {}
     for run in runs:
-        if run["source"] in MAIN + BERT:
+        if run["source"] in MAIN + BERT + BEST + BEST_PARTS:
             key = (run["row"], run["encoder"], run["protocol"], run["dataset"])
             groups.setdefault(key, []).append(run)
     scores = {
@@ -78,6 +80,10 @@ def _base(row: str) -> str:
     """The row that a row is compared with, on the same encoder: an ablation with the whole."""
     if row in ("capsar", "bert"):
         return ""
+    if row == "capsar-bert-best":
+        return "capsar-bert"
+    if row.startswith("capsar-best-"):
+        return "capsar-best"
     return "bert" if "bert" in row else "capsar"
 
 
@@ -126,7 +132,8 @@ def _quoted() -> list[Entry]:
 def _classification(runs: list[RunFile], whole: list[RunFile]) -> list[Entry]:
     first = runs[0]
     base = _base(first["row"])
-    printed = paper.CLASSIFICATION.get(first["row"], {})
+    row: str = first["row"]
+    printed = paper.CLASSIFICATION.get(_PRINTED_AS.get(row, row), {})
     theirs = paper.CLASSIFICATION.get(base, {})
     entries = []
     for metric in ("accuracy", "macro_f1"):
@@ -140,7 +147,7 @@ def _classification(runs: list[RunFile], whole: list[RunFile]) -> list[Entry]:
             entries.append(make_entry("table2", f"dev_{metric}", dev.values(), run=first))
         if base:
             difference = paired(values, by_seed(whole, "test", "figures", metric))
-            known = name in printed and name in theirs
+            known = row in paper.CLASSIFICATION and name in printed and name in theirs
             gap = round(printed[name] - theirs[name], 4) if known else None
             entries.append(
                 make_entry("table2", f"{metric}_vs_{base}", difference, run=first, paper_value=gap)

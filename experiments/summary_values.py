@@ -31,7 +31,7 @@ def make_entry(
         "row": facts.get("row") or about.get("row"),
         "encoder": facts.get("encoder", about.get("encoder")),
         "vectors": about.get("vectors"),
-        "extra_data": None,
+        "extra_data": _extra_data(about),
         "dataset": facts.get("dataset") or about.get("dataset"),
         "protocol": facts.get("protocol") or about.get("protocol"),
         "gold": facts.get("gold"),
@@ -42,6 +42,19 @@ def make_entry(
         "paper": paper_value,
         "config_hash": about.get("config_hash"),
     }
+
+
+def _extra_data(run: RunFile) -> str | None:
+    """Say what a run was given besides the training part."""
+    config = run.get("config", {})
+    names = config.get("data", {}).get("polarity_only") or ()
+    told = [
+        f"reviews told by {', '.join(config['train']['teacher'])}" if "told/" in name else name
+        for name in ([names] if isinstance(names, str) else names)
+    ]
+    if config.get("train", {}).get("teacher") and not any("told by" in one for one in told):
+        told.append(f"taught by {', '.join(config['train']['teacher'])}")
+    return ", ".join(told) or None
 
 
 def by_seed(runs: list[RunFile], *path: str) -> Values:

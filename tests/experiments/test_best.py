@@ -5,15 +5,20 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import render_best
 import runs
 from capsar.data.catalog import find_file
 from capsar.data.catalog import test_examples as read_test_part
 from capsar.data.overlap import SentenceIndex
 from capsar.training.parts import read_parts
+from entries import Entries
+from summarize import summarize
 from teach import SOURCES, sentences_for
 
 STEPS = {
@@ -85,3 +90,45 @@ def test_no_sentence_of_a_test_part_is_told(dataset: str) -> None:
     sentences = list(sentences_for(dataset))
     assert len(sentences) > 5000
     assert [sentence for sentence in sentences if index.find(sentence)] == []
+
+
+@pytest.mark.parametrize("source", runs.BEST_PARTS)
+def test_an_ablation_leaves_out_one_change(source: str) -> None:
+    whole = {run.seed: run for run in runs.planned(("capsar-best",)) if run.dataset == "restaurant"}
+    for run in runs.planned((source,)):
+        assert run.row == source
+        assert run.dataset == "restaurant"
+        full, part = (dict(_flat(one.shown_config())) for one in (whole[run.seed], run))
+        changed = {name for name in full if full[name] != part[name]}
+        assert changed
+        assert changed <= {"data.polarity_only", "train.teacher", "train.average"}
+        assert "train.average" not in changed or len(changed) == 1
+
+
+def _flat(config: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for section, settings in config.items():
+        for name, value in settings.items():
+            yield f"{section}.{name}", value
+
+
+def test_best_rows_stand_beside_the_paper_and_say_what_they_were_given() -> None:
+    """Run files of the faithful row, under the names of the best one: it stays below by as much."""
+    made = []
+    for run in runs.planned(("capsar-best", "capsar-best-wo-told")):
+        faithful = next(
+            one
+            for one in runs.planned(("capsar",))
+            if (one.dataset, one.seed) == (run.dataset, run.seed)
+        ).read()
+        assert faithful is not None
+        facts = {"source": run.source, "row": run.row, "config": run.shown_config()}
+        made.append(faithful | facts)
+    found = Entries(summarize([*runs.finished(("capsar",)), *made]))
+    page = render_best.section(found)
+    assert "| Restaurant | CAPSAR, Bi-GRU | 5 | .7796 ± .0073 | .8286 | −.0490 |" in page
+    assert "+.0000 [+.0000, +.0000]" in page
+    assert "reviews told by capsar-bert-best-restaurant-0" in page
+    assert "| reviews that a teacher told of | 3 |" in page
+    (told,) = render_best.in_short(found)
+    assert "stays below it in Restaurant accuracy by .0490" in told
+    assert not render_best.section(Entries(summarize(runs.finished(("capsar",)))))
