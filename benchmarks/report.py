@@ -1,8 +1,9 @@
-"""Is a report right, and does it scale? `python benchmarks/report.py truth`, then `scale`.
+"""Is a report right, and does it scale? `python benchmarks/report.py truth|labelled|scale`.
 
 `truth` reports on corpora whose shares are set, told through a confusion matrix that the report
-knows from some examples only, and counts how often intervals hold the truth. `scale` reports on
-500,000 and on 5,000,000 scored rows, each in a fresh process.
+knows from some examples only, and counts how often intervals hold the truth. `labelled` does so
+with the frequent aspects of labelled test parts. `scale` reports on 500,000 and on 5,000,000 scored
+rows, each in a fresh process.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from capsar.reporting.options import ReportOptions
 from capsar.reporting.run import report
 from measure import peak_memory_mb, run_fresh, write_result
 from report_corpus import NAMES, World, confusion_counts, write_scored
+from report_labelled import judge_labelled
 
 PACKAGES = ("duckdb", "altair", "pyarrow")
 WORLDS = 8
@@ -116,6 +118,11 @@ def _holds(cell: dict[str, Any], true: Any) -> list[bool]:  # noqa: ANN401
     ]
 
 
+def labelled() -> None:
+    """Judge reported shares by labels."""
+    write_result("report", judge_labelled(), ("onnxruntime", "numpy"), part="labelled")
+
+
 def scale() -> None:
     """Measure a small and a large corpus, each reported on in a fresh process."""
     metrics: dict[str, float] = {}
@@ -148,4 +155,4 @@ def one(folder: str, output: str) -> None:
 
 
 if __name__ == "__main__":
-    {"truth": truth, "scale": scale, "one": one}[sys.argv[1]](*sys.argv[2:])  # type: ignore[operator]
+    {"truth": truth, "labelled": labelled, "scale": scale, "one": one}[sys.argv[1]](*sys.argv[2:])  # type: ignore[operator]

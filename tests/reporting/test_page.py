@@ -14,6 +14,7 @@ from made_scored import row, write_rows
 from playwright.sync_api import Browser, Page, expect
 
 from capsar.reporting.options import ReportOptions
+from capsar.reporting.page import render_page
 from capsar.reporting.run import report
 
 pytestmark = pytest.mark.browser
@@ -95,7 +96,7 @@ def test_charts_are_drawn(opened: Opened) -> None:
 
 def test_a_bar_opens_its_sentences(opened: Opened) -> None:
     page = opened()
-    page.locator("#blamed .mark-rect path").first.click()
+    page.locator("#blamed .mark-rect path").first.click(position={"x": 3, "y": 3})
     expect(page.locator("#drill")).to_be_visible()
     expect(page.locator("#drill-title")).to_have_text("staff")
     expect(page.locator("#sentences li").first).to_contain_text("The staff here.")
@@ -106,12 +107,18 @@ def test_a_bar_opens_its_sentences(opened: Opened) -> None:
     expect(page.locator("#drill")).to_be_hidden()
 
 
-def test_what_cannot_be_corrected_is_marked(opened: Opened) -> None:
-    page = opened()
-    expect(page.locator("#notices")).to_contain_text("shown as told")
+def test_what_cannot_be_corrected_is_marked(opened: Opened, made: Path, tmp_path: Path) -> None:
+    options = ReportOptions(by="shop", over="day", confusion=made.parent / "confusion.json")
+    content = report(made.parent / "scored", None, options)
+    for aspect in content["aspects"]:
+        aspect["corrected"] = True
+    staff = next(aspect for aspect in content["aspects"] if aspect["name"] == "staff")
+    staff |= {"corrected": False, "negative": [1, 0.9, 1], "positive": [0, 0, 0.1]}
+    (tmp_path / "marked.html").write_text(render_page(content), encoding="utf-8")
+    page = opened(tmp_path / "marked.html")
+    expect(page.locator("#notices")).to_contain_text("1 aspect of the 5 below is shown as told")
     line = page.locator("#aspect-table tbody tr", has_text="staff")
     expect(line).to_contain_text("as told")
-    expect(line).to_contain_text("100 %")
     line.get_by_role("button").click()
     expect(page.locator("#drill-shares")).to_contain_text("told 100 % negative, 0 % neutral")
     expect(page.locator("#drill-shares")).to_contain_text("cannot explain it")

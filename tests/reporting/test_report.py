@@ -287,24 +287,30 @@ def test_a_confusion_that_does_not_fit_is_told_and_not_used(tmp_path: Path) -> N
     assert content["overall"]["corrected"] is False
     assert [aspect["positive"][0] for aspect in content["aspects"]] == [1, 0]
     assert content["model"]["confusion"]  # what is known of the model stays known
+    report(scored, tmp_path / "r.csv", ReportOptions(confusion=path), form="csv")
+    lines = list(csv.DictReader((tmp_path / "r.csv").read_text().splitlines()))
+    assert {line["corrected"] for line in lines} == {"no"}
 
 
-def test_an_aspect_that_the_confusion_cannot_explain_stays_as_told(tmp_path: Path) -> None:
+def test_an_aspect_that_everybody_praises_is_not_surely_praised_by_everybody(
+    tmp_path: Path,
+) -> None:
     rows = [row("soup:+.9 tea:o.9"), row("staff:-.9 tea:o.9"), row("bill:-.9 bill:+.9")] * 200
     path = tmp_path / "dev.json"
     path.write_text(json.dumps([[800, 100, 100], [200, 600, 200], [50, 100, 850]]))
     scored = write_rows(tmp_path / "scored", rows)
-    content = report(scored, None, ReportOptions(confusion=path))
+    content = report(scored, tmp_path / "r.csv", ReportOptions(confusion=path), form="csv")
     assert content["overall"]["corrected"] is True
     assert content["model"]["uncorrected"] == ""
     soup = next(aspect for aspect in content["aspects"] if aspect["name"] == "soup")
-    assert soup["corrected"] is False
-    assert soup["positive"][0] == 1
-    render = report(scored, tmp_path / "r.csv", ReportOptions(confusion=path), form="csv")
-    assert render["overall"] == content["overall"]
+    share, low, high = soup["positive"]
+    assert 0.9 < low < share < high
+    assert high - low > 0.02
+    assert soup["negative"][2] > 0.01
     lines = list(csv.DictReader((tmp_path / "r.csv").read_text().splitlines()))
-    assert {line["aspect"]: line["corrected"] for line in lines}["soup"] == "no"
-    assert lines[0]["corrected"] == "yes"
+    corrected = {line["aspect"]: line["corrected"] for line in lines}
+    assert (corrected[""], corrected["soup"]) == ("yes", "yes")
+    assert corrected["tea"] == "no"  # no aspect is told so well, if it is told neutral so badly
 
 
 def test_kept_columns_may_have_any_name(tmp_path: Path) -> None:

@@ -27,6 +27,8 @@ class Confusion:
     counts: tuple[tuple[int, ...], ...]
     source: str
     """What it was measured on, in words."""
+    elsewhere: bool = False
+    """Whether that were other reviews than those it is used for."""
 
     @property
     def rates(self) -> NDArray[np.float64]:
@@ -36,7 +38,12 @@ class Confusion:
         return rates
 
 
-def make_confusion(counts: Any, source: str) -> Confusion:  # noqa: ANN401  (whatever JSON holds)
+def make_confusion(
+    counts: Any,  # noqa: ANN401  (whatever JSON holds)
+    source: str,
+    *,
+    elsewhere: bool = False,
+) -> Confusion:
     """Check a matrix of counts.
 
     Raises:
@@ -64,7 +71,7 @@ def make_confusion(counts: Any, source: str) -> Confusion:  # noqa: ANN401  (wha
             f"{source}: a class is more often told as another than as itself, which no correction "
             "can mend; the rows are true classes and the columns predicted ones"
         )
-    return Confusion(tuple(tuple(int(count) for count in row) for row in matrix), source)
+    return Confusion(tuple(tuple(int(count) for count in row) for row in matrix), source, elsewhere)
 
 
 def read_confusion(path: Path) -> Confusion:

@@ -60,9 +60,12 @@ def make_content(findings: Findings, options: ReportOptions, *, finest: bool) ->
     confusion, misfit = _that_fits(everything.sum((0, 1)), findings.knowledge.confusion)
     content = _facts(findings, options)
     content["model"]["uncorrected"] += misfit
-    content["overall"] = _cells(everything.sum((0, 1))[None], confusion)[0]
-    content["overall"]["by_group"] = _cells(everything.sum(1)[:groups], confusion)
-    content["overall"]["by_period"] = _cells(everything.sum(0)[:periods], confusion)
+    content["overall"] = _cells(everything.sum((0, 1))[None], confusion, of_aspects=False)[0]
+    for axis, parts in (
+        ("by_group", everything.sum(1)[:groups]),
+        ("by_period", everything.sum(0)[:periods]),
+    ):
+        content["overall"][axis] = _cells(parts, confusion, of_aspects=False)
     wholes = _cells(tally.sum((1, 2)), confusion)
     by_group = _cells(tally.sum(2)[:, :groups], confusion)
     by_period = _cells(tally.sum(1)[:, :periods], confusion)
@@ -152,11 +155,11 @@ def _facts(findings: Findings, options: ReportOptions) -> dict[str, Any]:
     }
 
 
-def _cells(tally: Tally, confusion: Confusion | None) -> Any:  # noqa: ANN401  (nested lists)
+def _cells(tally: Tally, confusion: Confusion | None, *, of_aspects: bool = True) -> Any:  # noqa: ANN401  (nested lists)
     """Return what is told of each group of a tally, as nested lists of its shape."""
     if not tally.reviews.size:
         return tally.reviews.tolist()
-    shares = estimate_shares(tally, confusion)
+    shares = estimate_shares(tally, confusion, of_aspects=of_aspects)
     flat = [_cell(tally[place], shares, place) for place in np.ndindex(tally.reviews.shape)]
     nested = np.empty(len(flat), dtype=object)
     nested[:] = flat

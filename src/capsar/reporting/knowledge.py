@@ -84,7 +84,7 @@ def _confusion(
     if counts is None:
         return None, f"The model {name} does not say how it confuses polarities. {HOW_TO_MEASURE}"
     try:
-        return make_confusion(counts, f"the dev part of the model {name}"), ""
+        return make_confusion(counts, f"the dev part of the model {name}", elsewhere=True), ""
     except DataError as error:
         return None, f"{error}. {HOW_TO_MEASURE}"
 

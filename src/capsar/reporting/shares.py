@@ -1,19 +1,22 @@
 """Tallies -> shares of polarities with intervals, corrected for the model's confusion.
 
 What is counted is what the model told. If it takes class t for class k with rate `C[t, k]`, shares
-pi of true classes are told as `C' pi` on average, so told shares p are corrected as `C'^-1 p`, and
-brought back among shares where that leaves them. The rates are known from some examples only, and
-the told shares from some reviews: both are drawn anew many times, and an interval holds the middle
-95 % of what comes out.
+pi of true classes are told as `C' pi` on average, so told shares p are corrected as `C'^-1 p`. None
+of it is known exactly, so all of it is drawn anew many times:
 
-Drawn are Dirichlet values around the counts, with half a count more a class (Jeffreys). The counts
-of mentions are first divided by the design effect: how much more the shares vary, because mentions
-cluster in reviews, than they would if every mention were a review of its own.
+- the told shares, from a Dirichlet distribution around the counts;
+- the rates, from others around the examples they were measured on;
+- the rates among these reviews, if they were measured on other ones, around those;
+- the rates of one aspect, around those of all: nobody is neutral about the staff.
 
-A model that tells at least 8 of 100 as neutral, whatever they are, cannot have told 2: where hardly
-any draw can be corrected within 0 and 1, the rates are not those of these reviews. Moving to the
-nearest shares would then give 0, and be sure of it. Such a group keeps its shares as told, and its
-interval holds what correcting would have made of them as well.
+A draw that leaves the range from 0 to 1 cannot be, and is left out. A share is the mean of what
+remains, and its interval holds the middle 95 %. The counts of mentions are first divided by the
+design effect: how much more the shares vary, because mentions cluster in reviews, than they would
+if every mention were a review of its own.
+
+Where hardly one remains, the rates are not those of these reviews: a model that tells at least 8 of
+100 as neutral, whatever they are, cannot have told 2. Such a group keeps its shares as told, and
+its interval holds the nearest that correcting could make of them as well.
 """
 
 from __future__ import annotations
@@ -32,11 +35,20 @@ if TYPE_CHECKING:
     from capsar.reporting.tally import Tally
 
 LEVEL = 0.95
+ALIKE_ASPECTS = 4.0
+"""How much the rates of one aspect are those of all: the concentration of a Dirichlet
+distribution. `experiments/aspect_confusion.py` measures it."""
+ALIKE_CORPORA = 15.0
+"""The same of all aspects together, where rates were measured on other reviews than these."""
 _EDGES = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
-_DRAWS = 1000
+_DRAWS, _MORE_DRAWS = 2000, 20_000
+"""Of every group, and of one whose shares can hardly be corrected."""
+_ENOUGH, _LEAST = 100, 20
+"""Draws that remain: below which more are made, and below which nothing is corrected."""
 _CELLS_AT_ONCE = 256
 _REVIEWS_FOR_OWN_EFFECT = 100
 _PRIOR = 0.5
+_LEAST_PARAMETER = 1e-3
 _NET = np.array(
     [{Polarity.POSITIVE: 1.0, Polarity.NEGATIVE: -1.0}.get(one, 0.0) for one in CLASSES]
 )
@@ -58,32 +70,46 @@ class Shares:
     """(...): whether they are corrected; if not, they are as told."""
 
 
-def estimate_shares(tally: Tally, confusion: Confusion | None, *, seed: int = 0) -> Shares:
+def estimate_shares(
+    tally: Tally, confusion: Confusion | None, *, of_aspects: bool = False, seed: int = 0
+) -> Shares:
     """Return shares of all groups of a tally.
 
     Args:
         tally: Of groups of any shape; along its first axis design effects are alike (aspects).
         confusion: Of the model; without it, shares are those that it told.
+        of_aspects: Whether each group is of a single aspect.
         seed: Of the draws.
     """
     chance = np.random.default_rng(seed)
-    undo = _drawn_corrections(confusion, chance)  # (D, C, C)
-    exact = np.linalg.inv(confusion.rates.T) if confusion else np.eye(len(CLASSES))
+    shape, here = tally.total.shape, np.flatnonzero(tally.total.reshape(-1))
     counts = (tally.mentions / _design_effects(tally)[..., None]).reshape(-1, len(CLASSES))
+    share = np.full(counts.shape, np.nan)
+    share[here] = tally.observed().reshape(counts.shape)[here]
     bounds = np.full((len(counts), 2, len(CLASSES) + 1), np.nan)
-    fits = np.zeros(len(counts), dtype=np.bool_)
-    here = np.flatnonzero(tally.total.reshape(-1))
-    for first in range(0, len(here), _CELLS_AT_ONCE):
-        cells = here[first : first + _CELLS_AT_ONCE]
-        bounds[cells], fits[cells] = _interval(counts[cells], undo, chance)
-    corrected = (fits & (confusion is not None)).reshape(tally.total.shape)
-    told = tally.observed()
-    share = np.where(corrected[..., None], nearest_shares(told @ exact.T), told)
-    share[tally.total == 0] = np.nan
-    bounds = bounds.reshape(*tally.total.shape, 2, len(CLASSES) + 1)
-    low, high = bounds[..., 0, :], bounds[..., 1, :]
-    net = share @ _NET
-    return Shares(share, low[..., :-1], high[..., :-1], net, low[..., -1], high[..., -1], corrected)
+    corrected = np.zeros(len(counts), dtype=np.bool_)
+    undo = _drawn_corrections(confusion, chance, of_aspects=of_aspects) if confusion else None
+    for cells in _parts(here, _CELLS_AT_ONCE):
+        bounds[cells], *_ = _middle(_drawn_shares(counts[cells], _DRAWS, chance))
+        if confusion is None or undo is None:
+            continue
+        _widen(bounds, cells, nearest_shares(share[cells] @ np.linalg.inv(confusion.rates)))
+        left = cells
+        for draws, least in ((_DRAWS, _ENOUGH), (_MORE_DRAWS, _LEAST)):
+            for some in _parts(left, _CELLS_AT_ONCE * _DRAWS // draws):
+                told = _drawn_shares(counts[some], draws, chance)
+                points = np.einsum("dij,ndj->ndi", undo[:draws], told)
+                middle, means, number = _middle(points, (points >= 0).all(-1))
+                good = number >= least
+                done = some[good]
+                bounds[done], share[done], corrected[done] = middle[good], means[good], True
+            left = left[~corrected[left]]
+    low, high = np.moveaxis(bounds.reshape(*shape, 2, len(CLASSES) + 1), -2, 0)
+    share = share.reshape(*shape, len(CLASSES))
+    return Shares(
+        share, low[..., :-1], high[..., :-1], share @ _NET, low[..., -1], high[..., -1],
+        corrected.reshape(shape),
+    )  # fmt: skip
 
 
 def nearest_shares(points: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -100,43 +126,68 @@ def nearest_shares(points: NDArray[np.float64]) -> NDArray[np.float64]:
     return nearest
 
 
+def _parts(cells: NDArray[np.int64], size: int) -> list[NDArray[np.int64]]:
+    return [cells[first : first + size] for first in range(0, len(cells), size)]
+
+
 def _drawn_corrections(
-    confusion: Confusion | None, chance: np.random.Generator
+    confusion: Confusion, chance: np.random.Generator, *, of_aspects: bool
 ) -> NDArray[np.float64]:
     """Return what undoes the confusion (D, C, C), as it may be in truth."""
-    if confusion is None:
-        return np.broadcast_to(np.eye(len(CLASSES)), (_DRAWS, len(CLASSES), len(CLASSES)))
-    rates = np.stack(
-        [chance.dirichlet(np.array(row) + _PRIOR, _DRAWS) for row in confusion.counts], axis=1
-    )
+    rows = [chance.dirichlet(np.array(row) + _PRIOR, _MORE_DRAWS) for row in confusion.counts]
+    rates = np.stack(rows, axis=1)
+    if confusion.elsewhere:
+        rates = _around(rates, ALIKE_CORPORA, chance)
+    if of_aspects:
+        rates = _around(rates, ALIKE_ASPECTS, chance)
     # A draw that cannot be undone is as good as no knowledge: pinv gives a bounded answer.
     return np.asarray(np.linalg.pinv(np.swapaxes(rates, 1, 2), rcond=1e-3), dtype=np.float64)
 
 
-def _interval(
-    counts: NDArray[np.float64], undo: NDArray[np.float64], chance: np.random.Generator
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return the bounds (n, 2, C + 1) of the shares, and of their net, of n groups.
+def _around(
+    rates: NDArray[np.float64], alike: float, chance: np.random.Generator
+) -> NDArray[np.float64]:
+    drawn = chance.standard_gamma(np.maximum(alike * rates, _LEAST_PARAMETER))
+    drawn /= drawn.sum(-1, keepdims=True)
+    return drawn
 
-    And whether (n) enough draws can be corrected: a share can only be 0 from end to end of its
-    interval, and sure to be, where fewer can.
-    """
-    size = (len(counts), len(undo), counts.shape[1])
+
+def _drawn_shares(
+    counts: NDArray[np.float64], draws: int, chance: np.random.Generator
+) -> NDArray[np.float64]:
+    """Return what might have been told (n, D, C) of n groups."""
+    size = (len(counts), draws, counts.shape[1])
     told = chance.standard_gamma(np.broadcast_to(counts[:, None] + _PRIOR, size))
     told /= told.sum(-1, keepdims=True)
-    points = np.einsum("dij,ndj->ndi", undo, told)  # (n, D, C)
-    fits = (points >= 0).all(-1).mean(-1) > _EDGES[0]
-    bounds = _middle(nearest_shares(points))
-    as_told = _middle(told[~fits])
-    bounds[~fits, 0] = np.minimum(bounds[~fits, 0], as_told[:, 0])
-    bounds[~fits, 1] = np.maximum(bounds[~fits, 1], as_told[:, 1])
-    return bounds, fits
+    return told
 
 
-def _middle(shares: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the bounds (n, 2, C + 1) of what is drawn (n, D, C), and of its net."""
+def _middle(
+    shares: NDArray[np.float64], possible: NDArray[np.bool_] | None = None
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
+    """Return bounds (n, 2, C + 1) of what is drawn (n, D, C) and possible, and of its net.
+
+    And its mean (n, C), and how many draws (n) that are.
+    """
+    if possible is None:
+        possible = np.ones(shares.shape[:2], dtype=np.bool_)
+    number = possible.sum(1)
+    some = np.maximum(number, 1)[:, None]
+    means = (shares * possible[..., None]).sum(1) / some
     values = np.concatenate([shares, (shares @ _NET)[..., None]], axis=-1)
-    return np.moveaxis(np.quantile(values, _EDGES, axis=1), 0, 1)
+    values[~possible] = np.inf  # sorted, these come last
+    values.sort(axis=1)
+    places = np.rint(np.array(_EDGES) * (some - 1)).astype(np.int64)
+    return np.take_along_axis(values, places[..., None], axis=1), means, number
+
+
+def _widen(
+    bounds: NDArray[np.float64], cells: NDArray[np.int64], shares: NDArray[np.float64]
+) -> None:
+    """Let the intervals of some groups hold these shares (n, C) as well."""
+    values = np.concatenate([shares, (shares @ _NET)[:, None]], axis=-1)
+    bounds[cells, 0] = np.minimum(bounds[cells, 0], values)
+    bounds[cells, 1] = np.maximum(bounds[cells, 1], values)
 
 
 def _design_effects(tally: Tally) -> NDArray[np.float64]:

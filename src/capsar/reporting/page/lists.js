@@ -119,7 +119,7 @@ function confusionTable(matrix) {
 
 function showMethod() {
   const corrected = isCorrected
-    ? "Shares are corrected for the model’s confusion: the shares it told are multiplied by the inverse of its confusion matrix, above, and brought back between 0 and 1. That the matrix is known from some examples only is part of the intervals. It is taken to hold for every aspect and group alike, on reviews like those it was measured on. Where no mix of polarities would be told so, it does not hold: such shares are shown as told, and marked."
+    ? "Shares are corrected for the model’s confusion: the shares it told are multiplied by the inverse of its confusion matrix, above. That the matrix is known from some examples only, and that each aspect is confused in its own way, is part of the intervals. Where no mix of polarities would be told so, the matrix does not hold: such shares are shown as told, and marked."
     : `Shares are those that the model told, not corrected for what it confuses. ${content.model.uncorrected}`;
   const told = [
     "A share is of mentions: what part of the times that an aspect is mentioned it is felt so. Aspects are what the model found or was asked about; what it took for an aspect and is none is counted too.",
