@@ -22,6 +22,8 @@ PUBLIC = [
     "Example",
     "ModelConfig",
     "Polarity",
+    "ReportOptions",
+    "ScoreOptions",
     "TrainConfig",
     "__version__",
     "evaluate",
@@ -30,6 +32,12 @@ PUBLIC = [
     "score",
     "train",
 ]
+
+
+def test_the_table_of_the_reference_has_every_public_name_and_no_other(root: Path) -> None:
+    page = (root / "docs" / "reference.md").read_text(encoding="utf-8")
+    first_cells = re.findall(r"^\| (`.*?`) \|", page, re.MULTILINE)
+    assert sorted(re.findall(r"`(\w+)`", " ".join(first_cells))) == sorted(capsar.__all__)
 
 
 def test_public_names() -> None:

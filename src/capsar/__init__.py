@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from capsar.analyze import Analyzer as Analyzer
     from capsar.analyze import load as load
+    from capsar.bulk.job import ScoreOptions as ScoreOptions
     from capsar.bulk.run import score as score
     from capsar.config import ModelConfig as ModelConfig
     from capsar.config import TrainConfig as TrainConfig
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from capsar.evaluation.evaluate import evaluate as evaluate
     from capsar.labels import Polarity as Polarity
     from capsar.model.network import Capsar as Capsar
+    from capsar.reporting.options import ReportOptions as ReportOptions
     from capsar.reporting.run import report as report
     from capsar.schema import AspectSentiment as AspectSentiment
     from capsar.training.run import train as train
@@ -36,6 +38,8 @@ _HOMES = {
     "Example": "capsar.data.example",
     "ModelConfig": "capsar.config",
     "Polarity": "capsar.labels",
+    "ReportOptions": "capsar.reporting.options",
+    "ScoreOptions": "capsar.bulk.job",
     "TrainConfig": "capsar.config",
     "evaluate": "capsar.evaluation.evaluate",
     "load": "capsar.analyze",
@@ -55,6 +59,8 @@ __all__ = [
     "Example",
     "ModelConfig",
     "Polarity",
+    "ReportOptions",
+    "ScoreOptions",
     "TrainConfig",
     "__version__",
     "evaluate",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import capsar
-from capsar.bulk.job import ScoreOptions
+from capsar.bulk.job import Job, ScoreOptions
 from capsar.bulk.readers import Row
 from capsar.bulk.scorer import Scorer, score_batch
-from capsar.errors import ConfigError, DataError
+from capsar.errors import ArtifactError, ConfigError, DataError
 
 
 class Touchy:
@@ -121,8 +122,20 @@ def test_tables_that_cannot_be_scored_are_refused() -> None:
         ({"fragment_mb": 0}, "fragment_mb"),
         ({"keep": ("error",)}, "names itself"),
         ({"keep": ("id", "id")}, "twice"),
+        ({"keep": "id,date"}, r"a list of names, as \('id', 'date'\); got 'id,date'"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(wrong: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         ScoreOptions(**wrong)
+
+
+def test_options_take_lists_and_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    options = capsar.ScoreOptions(keep=["id"], model=Path("fast"))
+    assert (options.keep, options.model) == (("id",), str(tmp_path / "fast"))
+    assert hash(options)
+    job = Job(options, "out")
+    assert Job.from_json(job.to_json()) == job
+    with pytest.raises(ArtifactError, match="no such folder"):  # and not the model that ships
+        capsar.score(tmp_path, tmp_path / "out", options)

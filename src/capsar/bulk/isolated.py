@@ -63,7 +63,7 @@ def main() -> None:
 
     def begin(first: str) -> Any:  # noqa: ANN401
         fields = json.loads(first)
-        scorer = Scorer(ScoreOptions(**fields | {"keep": tuple(fields["keep"])}))
+        scorer = Scorer(ScoreOptions(**fields))
 
         def reply(line: str) -> str:
             return json.dumps(scorer.ask([Row(text, asked) for text, asked in json.loads(line)]))

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from capsar import __version__
 from capsar.errors import ConfigError
 from capsar.hub import DEFAULT_MODEL, find_bundle
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 LAYOUT = 1
 """Of the output: raised when its columns, names or files change."""
@@ -21,9 +25,10 @@ class ScoreOptions:
     text_column: str = "text"
     aspect_column: str | None = None
     """Names the aspects asked about, a text or a list of texts; without it aspects are found."""
-    keep: tuple[str, ...] = ()
+    keep: Sequence[str] = ()
     """Columns that go to the output as they are (of CSV and JSONL: as text)."""
-    model: str = DEFAULT_MODEL
+    model: str | Path = DEFAULT_MODEL
+    """A shipped model's name, a trained model's folder, or a hub id."""
     backend: str = "onnxruntime"
     """What runs the encoder: `onnxruntime` or `openvino`."""
     max_chars: int = 100_000
@@ -32,6 +37,11 @@ class ScoreOptions:
     """About how much of an input file is one unit of work, and one output file."""
 
     def __post_init__(self) -> None:
+        if isinstance(self.keep, str):
+            raise ConfigError(f"keep is a list of names, as ('id', 'date'); got {self.keep!r}")
+        object.__setattr__(self, "keep", tuple(self.keep))  # a list has no hash
+        if isinstance(self.model, Path):  # a folder, even if a model that ships has its name
+            object.__setattr__(self, "model", str(self.model.absolute()))
         if self.max_chars < 1:
             raise ConfigError(f"max_chars must be 1 or more, got {self.max_chars}")
         if not self.fragment_mb > 0:
@@ -94,11 +104,9 @@ class Job:
     def from_json(text: str) -> Job:
         """Return the job that `to_json` wrote."""
         fields = json.loads(text)
-        options = ScoreOptions(**fields["options"])
-        options = replace(options, keep=tuple(options.keep))
-        return Job(options, fields["output"], fields["model_sha256"])
+        return Job(ScoreOptions(**fields["options"]), fields["output"], fields["model_sha256"])
 
 
-def model_fingerprint(model: str) -> str:
+def model_fingerprint(model: str | Path) -> str:
     """Return the sha256 of a model's manifest."""
     return find_bundle(model).fingerprint()

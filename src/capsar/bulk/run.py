@@ -6,6 +6,7 @@ import json
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from capsar.bulk import store
@@ -55,8 +56,8 @@ class Engine:
 
 
 def score(
-    inputs: str | Sequence[str],
-    output: str,
+    inputs: str | Path | Sequence[str | Path],
+    output: str | Path,
     options: ScoreOptions | None = None,
     *,
     engine: Engine | None = None,
@@ -78,8 +79,9 @@ def score(
         JobStoppedError: If nothing can be written: the disk is full, the store is gone.
     """
     options, engine = options or ScoreOptions(), engine or Engine()
-    job = Job.make(options, store.normal(output))
-    ledger = open_ledger(job, [inputs] if isinstance(inputs, str) else inputs)
+    job = Job.make(options, store.normal(str(output)))
+    given = [inputs] if isinstance(inputs, str | Path) else inputs
+    ledger = open_ledger(job, [str(one) for one in given])
     _clear_scratch(job.output)
     store.remove(store.join(job.output, SUCCESS))
     tally = Tally(ledger.fragments, engine.range()[1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,8 +13,6 @@ from capsar.errors import DataError
 from capsar.labels import CLASSES
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
 _LEAST = 10
@@ -57,7 +56,7 @@ def make_confusion(
         matrix = np.zeros(0)
     if matrix.shape != (size, size) or not np.isfinite(matrix).all() or (matrix < 0).any():
         raise DataError(
-            f"{source}: expected {size} rows of {size} counts, true by predicted {names}"
+            f"{source}: expected {size} rows of {size} counts, true by predicted {names}."
         )
     if matrix.sum(1).min() < _LEAST:
         rarest = int(matrix.sum(1).argmin())
@@ -69,17 +68,18 @@ def make_confusion(
     if (rates.argmax(1) != np.arange(size)).any():
         raise DataError(
             f"{source}: a class is more often told as another than as itself, which no correction "
-            "can mend; the rows are true classes and the columns predicted ones"
+            "can mend; the rows are true classes and the columns predicted ones."
         )
     return Confusion(tuple(tuple(int(count) for count in row) for row in matrix), source, elsewhere)
 
 
-def read_confusion(path: Path) -> Confusion:
+def read_confusion(file: str | Path) -> Confusion:
     """Read a matrix from what `capsar evaluate --json` writes, or from a bare matrix as JSON.
 
     Raises:
         DataError: If there is none in it.
     """
+    path = Path(file)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

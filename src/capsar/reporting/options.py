@@ -28,9 +28,9 @@ class ReportOptions:
     """How dates are written, as `%d.%m.%Y`; by default as ISO 8601, or as seconds since 1970."""
     text_column: str | None = None
     """The kept column that holds the reviews; by default the one that was scored."""
-    model: str | None = None
+    model: str | Path | None = None
     """The model that scored, for its confusion and its limits; by default found if it ships."""
-    confusion: Path | None = None
+    confusion: str | Path | None = None
     """What `capsar evaluate --json` wrote; by default what the model says of itself."""
     min_confidence: float = 0.5
     """Answers that are less sure are counted as unsure, and not shown as examples."""
