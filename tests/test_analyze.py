@@ -180,7 +180,7 @@ def test_wrong_questions_are_refused(analyzer: Analyzer) -> None:
         analyzer.classify(["a", "b"], ["a"])
     with pytest.raises(DataError, match="ends outside the text"):
         analyzer.classify(["abc"], [AspectSpan(0, 9)])
-    with pytest.raises(DataError, match="must be a string, got int"):
+    with pytest.raises(DataError, match=r"must be a string, got 7 \(int\)"):
         analyzer.analyze([7])  # type: ignore[list-item]
     with pytest.raises(DataError, match="string or an AspectSpan, got int"):
         analyzer.classify(["a"], [[7]])  # type: ignore[list-item]

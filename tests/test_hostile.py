@@ -9,14 +9,16 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pandas
 import pytest
 from hostile_text import HOSTILE
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from capsar import Analyzer, AspectSentiment, AspectSpan, CapsarError, load
-from capsar.errors import DataError
+from capsar.errors import AspectNotFoundError, DataError
 from capsar.labels import CLASSES
 from capsar.question import route_slices
 
@@ -149,3 +151,55 @@ def test_questions_that_are_none_are_refused(analyzer: Analyzer) -> None:
             analyzer.classify(texts, aspects)  # type: ignore[arg-type]
     with pytest.raises(DataError, match="got one string"):
         analyzer.analyze("a b")
+
+
+@pytest.mark.parametrize(("missing", "shown"), [(None, "None"), (float("nan"), "nan"), (7, "7")])
+def test_of_many_texts_the_wrong_one_is_named(
+    analyzer: Analyzer, missing: object, shown: str
+) -> None:
+    texts: Any = [*["The soup."] * 1500, missing]
+    told = rf"Text 1500 \(counted from 0\): A text must be a string, got {shown} .*fillna"
+    with pytest.raises(DataError, match=told):
+        analyzer.analyze(texts)
+    with pytest.raises(DataError, match=told):
+        analyzer.classify(texts, ["soup"] * 1501)
+    with pytest.raises(AspectNotFoundError, match=r"^Text 1 \(counted from 0\): Aspect 'cat' does"):
+        analyzer.classify(["The soup."] * 2, ["soup", "cat"])
+    with pytest.raises(
+        AspectNotFoundError, match=r"^Aspect 'cat' does"
+    ):  # of one there is no doubt
+        analyzer.classify(["The soup."], ["cat"])
+
+
+def test_a_column_of_a_table_is_read_and_the_table_is_not(analyzer: Analyzer) -> None:
+    texts = ["The soup was awful.", "The staff was kind."]
+    frame: Any = pandas.DataFrame({"review": texts, "about": ["soup", "staff"]}, index=[9, 4])
+    assert analyzer.analyze(frame["review"]) == analyzer.analyze(texts)
+    asked = analyzer.classify(texts, ["soup", "staff"])
+    assert analyzer.classify(frame["review"], frame["about"]) == asked
+    assert analyzer.classify(iter(texts), iter(["soup", "staff"])) == asked
+    with pytest.raises(DataError, match=r"got a table \(DataFrame\).*frame\['review'\]"):
+        analyzer.analyze(frame)
+    with pytest.raises(DataError, match=r"list of aspects \(those of each text\), got a table"):
+        analyzer.classify(frame["review"], frame)
+    with pytest.raises(DataError, match="got a table"):
+        next(analyzer.classify_stream(frame))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ("soup", "got one string. Put it in a list"),
+        (b"soup", "got one string"),
+        ({"soup": 1}, "got a mapping, whose keys are no"),
+        (3, r"got 3 \(int\)"),
+        (None, "got None"),
+    ],
+)
+def test_what_is_no_list_is_refused(analyzer: Analyzer, wrong: Any, told: str) -> None:
+    with pytest.raises(DataError, match=f"Expected a list of texts, {told}"):
+        analyzer.analyze(wrong)
+    with pytest.raises(DataError, match=f"Expected a list of texts, {told}"):
+        analyzer.classify(wrong, ["soup"])
+    with pytest.raises(DataError, match=rf"Expected a list of aspects .*{told}"):
+        analyzer.classify(["soup"], wrong)

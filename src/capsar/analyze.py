@@ -15,7 +15,7 @@ from capsar.errors import ConfigError, DataError, VersionMismatchError
 from capsar.evaluation.detection import OpenedSentence
 from capsar.hub import DEFAULT_MODEL, find_bundle
 from capsar.labels import CLASSES, Polarity
-from capsar.question import Question, as_list
+from capsar.question import Question, as_list, check_many, check_text
 from capsar.review import ask_about, iterate_questions
 from capsar.sessions import CPU, Sessions
 from capsar.text import SEGMENTATION, Span, segment
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from capsar.data.example import Example
     from capsar.question import Aspect
+    from capsar.review import AspectQuestions
     from capsar.runtime import Answers
     from capsar.schema import AspectSentiment
 
@@ -135,8 +136,8 @@ class Analyzer:
 
     def classify(
         self,
-        texts: Sequence[str],
-        aspects: Sequence[Aspect | Sequence[Aspect]],
+        texts: Iterable[str],
+        aspects: Iterable[Aspect | Sequence[Aspect]],
         *,
         min_confidence: float = 0.0,
     ) -> list[list[AspectSentiment]]:
@@ -146,17 +147,19 @@ class Analyzer:
         mean over them, the place is the first.
 
         Args:
-            texts: The texts.
+            texts: A list of texts, or a column of pandas.
             aspects: Those of each text.
             min_confidence: Below this confidence an answer is marked as `abstained`.
 
         Raises:
             ConfigError: If the model has no confidences to ask for.
             AspectNotFoundError: If an aspect given as text does not occur in its text.
-            DataError: If a span ends outside its text, or texts and aspects differ in number.
+            DataError: If a text is no string, a span ends outside its text, or texts and aspects
+                differ in number.
         """
-        if isinstance(texts, str):
-            raise DataError("classify takes a list of texts, got one string")
+        check_many(texts, "texts")
+        check_many(aspects, "aspects (those of each text)")
+        texts, aspects = list(texts), list(aspects)
         if len(texts) != len(aspects):
             raise DataError(f"{len(texts)} texts need as many aspects, got {len(aspects)}")
         pairs = zip(texts, aspects, strict=True)
@@ -170,11 +173,12 @@ class Analyzer:
     ) -> Iterator[list[AspectSentiment]]:
         """Do as `classify`, one answer after the other, in the memory of a thousand texts."""
         self._check_asked(min_confidence, known=self._confidences.polarity is not None)
-        iterator = iter(pairs)
+        check_many(pairs, "pairs of a text and its aspects")
+        iterator = enumerate(pairs)
         while chunk := list(islice(iterator, _TEXTS_AT_ONCE)):
-            asked = [ask_about(text, as_list(aspects)) for text, aspects in chunk]
+            asked = _ask(chunk)
             answers = iter(self._answering.answer([q for one in asked for q in one.questions]))
-            for (text, _), one in zip(chunk, asked, strict=True):
+            for (_, (text, _)), one in zip(chunk, asked, strict=True):
                 lengths = one.lengths([next(answers).lengths for _ in one.questions])
                 told = self._confidences.sentiments(text, one.first, lengths)
                 yield [
@@ -183,14 +187,14 @@ class Analyzer:
                 ]
 
     def analyze(
-        self, texts: Sequence[str], *, mode: str | None = None, min_confidence: float = 0.0
+        self, texts: Iterable[str], *, mode: str | None = None, min_confidence: float = 0.0
     ) -> list[list[AspectSentiment]]:
         """Return the aspects of each text, nobody having named them.
 
         A text is a review of any length, read sentence by sentence; places are in the review.
 
         Args:
-            texts: The texts.
+            texts: A list of texts, or a column of pandas.
             mode: How aspects are found: `spans`, by the extraction head, or `capsules`, by opening
                 the capsules, as in the paper. By default the head, if the model has one.
             min_confidence: An aspect is marked as `abstained` if that it is one, or its polarity,
@@ -198,9 +202,8 @@ class Analyzer:
 
         Raises:
             ConfigError: If there is no such mode, the model has no head, or no confidences.
+            DataError: If a text is no string.
         """
-        if isinstance(texts, str):
-            raise DataError("analyze takes a list of texts, got one string")
         return list(self.analyze_stream(texts, mode=mode, min_confidence=min_confidence))
 
     def analyze_stream(
@@ -210,10 +213,15 @@ class Analyzer:
         by_spans = self._mode(mode) == SPANS_MODE
         find = self._by_spans if by_spans else self._by_capsules
         self._check_asked(min_confidence, known=by_spans and self._confidences.polarity is not None)
+        check_many(texts, "texts")
         waiting: deque[_Review] = deque()
 
         def sentences() -> Iterator[tuple[_Review, Question | None]]:
-            for text in texts:
+            for number, text in enumerate(texts):
+                try:
+                    check_text(text)
+                except DataError as error:
+                    raise _named(error, number) from None
                 review = _Review([])
                 waiting.append(review)
                 for question in iterate_questions(text):
@@ -343,6 +351,25 @@ class Analyzer:
             questions = [make(record) for record in records[start : start + _TEXTS_AT_ONCE]]
             answers = self._answering.answer(questions, outputs=outputs)
             yield from zip(questions, answers, strict=True)
+
+
+def _ask(
+    pairs: list[tuple[int, tuple[str, Aspect | Sequence[Aspect]]]],
+) -> list[AspectQuestions]:
+    """Ask about the aspects of numbered texts; of several, an error says which one it is about."""
+    asked = []
+    for number, (text, aspects) in pairs:
+        try:
+            asked.append(ask_about(text, as_list(aspects)))
+        except DataError as error:
+            if number == 0 and len(pairs) == 1:
+                raise
+            raise _named(error, number) from None
+    return asked
+
+
+def _named(error: DataError, number: int) -> DataError:
+    return type(error)(f"Text {number} (counted from 0): {error}")
 
 
 def _whole(example: Example) -> Question:

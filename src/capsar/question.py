@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any
 
 from capsar.data.example import AspectSpan, find_spans
@@ -87,7 +88,29 @@ def check_text(text: object) -> None:
         DataError: If it is none.
     """
     if not isinstance(text, str):
-        raise DataError(f"A text must be a string, got {type(text).__name__}")
+        shown = f"{shortened(text)} ({type(text).__name__})"
+        raise DataError(
+            f"A text must be a string, got {shown}. Give '' where there is none; a column of "
+            "pandas does so with .fillna('')"
+        )
+
+
+def check_many(given: object, what: str) -> None:
+    """Refuse what would be read letter by letter, by its keys, or by the names of its columns.
+
+    Raises:
+        DataError: If it is one string, a mapping, a table, or nothing to go through.
+    """
+    wanted = f"Expected a list of {what}, got"
+    if isinstance(given, str | bytes):
+        raise DataError(f"{wanted} one string. Put it in a list.")
+    if isinstance(given, Mapping):
+        raise DataError(f"{wanted} a mapping, whose keys are no {what}. Give its values.")
+    if hasattr(given, "columns"):  # of pandas, polars or Arrow
+        kind = type(given).__name__
+        raise DataError(f"{wanted} a table ({kind}). Give one column of it, as frame['review'].")
+    if not isinstance(given, Iterable):
+        raise DataError(f"{wanted} {shortened(given)} ({type(given).__name__}).")
 
 
 def locate(text: str, aspect: Aspect | None) -> tuple[AspectSpan, ...]:
