@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import random
+import re
 from collections import Counter
+from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 
@@ -15,12 +17,13 @@ from typer.testing import CliRunner
 
 import capsar
 from capsar.bulk.job import ScoreOptions
+from capsar.bundle import TOKENIZER, write_bundle
 from capsar.cli import app
 from capsar.errors import ArtifactError, ConfigError, DataError, MissingExtraError
 from capsar.reporting import scored as scored_module
 from capsar.reporting.options import ReportOptions
 from capsar.reporting.run import report
-from capsar.reporting.tables import render_csv
+from capsar.reporting.tables import COLUMNS, render_csv
 
 SIGNS = {"+": 2, "o": 1, "-": 0}
 
@@ -137,7 +140,7 @@ def test_a_report_of_what_capsar_score_writes(tmp_path: Path) -> None:
         "2,Terrible service!,b,2026-02-03\n3,,b,\n"
     )
     options = ScoreOptions(model="fast", keep=("id", "text", "shop", "day"))
-    capsar.score(str(source), str(tmp_path / "scored"), options)
+    capsar.score(source, tmp_path / "scored", options)
     content = report(tmp_path / "scored", None, ReportOptions(by="shop", over="day"))
     assert content["model"]["name"] == "fast"
     assert content["totals"]["rows"] == 3
@@ -163,6 +166,27 @@ def test_dates_in_other_forms(tmp_path: Path) -> None:
     assert len(german["periods"]["starts"]) == len(seconds["periods"]["starts"]) == 20
 
 
+@pytest.mark.parametrize(
+    "numbers", [range(1, 6), range(2019, 2027), range(20260301, 20260320)], ids=str
+)
+@pytest.mark.parametrize("kind", [int, float, str])
+def test_numbers_that_are_no_dates_are_refused(
+    tmp_path: Path, numbers: range, kind: Callable[[int], object]
+) -> None:
+    write_rows(tmp_path, [row("soup:+", stars=kind(number)) for number in numbers])
+    told = f"Only 0 of {len(numbers)} dates in 'stars' .* got '{kind(numbers[0])}'.*column of dates"
+    with pytest.raises(DataError, match=told):
+        report(tmp_path, None, ReportOptions(over="stars"))
+
+
+def test_dates_before_1980_are_dates(tmp_path: Path) -> None:
+    rows = [row("soup:+", day=f"19{year}-03-01", year=1900 + year) for year in range(60, 75)]
+    write_rows(tmp_path, rows)
+    written = report(tmp_path, None, ReportOptions(over="day", every="year"))
+    years = report(tmp_path, None, ReportOptions(over="year", every="year", date_format="%Y"))
+    assert written["periods"]["starts"][0] == years["periods"]["starts"][0] == "1960-01-01"
+
+
 def test_two_groups_are_compared_once(tmp_path: Path) -> None:
     rows = [row("soup:+", shop="a")] * 40 + [row("soup:-", shop="b")] * 40
     content = report(write_rows(tmp_path, rows), None, ReportOptions(by="shop"))
@@ -180,6 +204,14 @@ def test_the_rarer_groups_are_in_no_column_but_in_all_others(tmp_path: Path) -> 
     assert content["groups"]["in_all"] >= 4
     rest = {row["group"]: row["rest"]["mentions"] for row in content["differences"]}
     assert rest == {0: len(rows) - 30, 1: len(rows) - 29}
+
+
+def test_every_column_of_the_csv_is_explained(root: Path) -> None:
+    page = (root / "docs" / "report.md").read_text(encoding="utf-8")
+    _, _, section = page.partition("## The columns of `--format csv`")
+    named = set(re.findall(r"`(\w+)`", section.partition("\n## ")[0]))
+    for column in COLUMNS:
+        assert re.sub("^(neutral|positive)_", "negative_", column) in named
 
 
 def test_csv_holds_every_share_and_no_formula(tmp_path: Path, folder: Path) -> None:
@@ -223,12 +255,19 @@ def test_what_is_not_scored_is_told(tmp_path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with pytest.raises(DataError, match="holds no Parquet files"):
+    first = r"first `capsar score .*`, then `capsar report scored`"
+    with pytest.raises(DataError, match=rf"holds no Parquet files.*{first}"):
         report(tmp_path, None)
+    with pytest.raises(DataError, match=r"There is no .*nowhere'\. Name the folder"):
+        report(tmp_path / "nowhere", None)
+    raw = tmp_path / "raw.csv"
+    raw.write_text("text\nThe soup was cold.\n")
+    with pytest.raises(DataError, match=rf"raw\.csv' is no Parquet file.*{first}"):
+        report(raw, None)
     with pytest.raises(DataError, match="copy the scored folder here"):
         report("s3://bucket/scored", None)
     pq.write_table(pa.table({"text": ["x"]}), tmp_path / "raw.parquet")
-    with pytest.raises(DataError, match=r"has the columns \['text'\]; expected 'aspects'"):
+    with pytest.raises(DataError, match=rf"has the columns \['text'\]; expected 'asp.*{first}"):
         report(tmp_path, None)
     (tmp_path / "raw.parquet").write_bytes(b"PAR1 and then nothing")
     with pytest.raises(DataError, match="cannot be read"):
@@ -263,9 +302,11 @@ def test_the_confusion_of_the_model_is_used_and_else_its_lack_is_told(
     plain = report(folder, None)
     assert plain["model"]["confusion"] is None
     assert "--confusion" in plain["model"]["uncorrected"]
+    assert "Name it with `--model`" in plain["model"]["uncorrected"]
     path = tmp_path / "dev.json"
     path.write_text(json.dumps([[80, 10, 10], [20, 60, 20], [5, 5, 90]]))
     corrected = report(folder, None, ReportOptions(confusion=path))
+    assert report(folder, None, ReportOptions(confusion=str(path))) == corrected
     assert corrected["model"]["uncorrected"] == ""
     assert corrected["overall"]["told"] == plain["overall"]["told"]
     assert corrected["overall"]["neutral"] != plain["overall"]["neutral"]
@@ -311,6 +352,18 @@ def test_an_aspect_that_everybody_praises_is_not_surely_praised_by_everybody(
     corrected = {line["aspect"]: line["corrected"] for line in lines}
     assert (corrected[""], corrected["soup"]) == ("yes", "yes")
     assert corrected["tea"] == "no"  # no aspect is told so well, if it is told neutral so badly
+
+
+def test_a_model_that_cannot_correct_says_so_in_whole_sentences(tmp_path: Path) -> None:
+    folder = write_rows(tmp_path / "scored", [row("soup:+")])
+    for number, counts in enumerate([[[9, 0, 0], [0, 2, 0], [0, 0, 9]], [[1, 8, 0]] * 3, "none"]):
+        model = tmp_path / f"model {number}"
+        write_bundle(model, {"dev_confusion": counts}, {TOKENIZER: b"{}"})
+        told = report(folder, None, ReportOptions(model=model))["model"]
+        assert told["name"] == str(model)
+        assert told["uncorrected"].startswith(f"The dev part of the model {model}: ")
+        assert ".." not in told["uncorrected"].replace("…", "")
+        assert ". Measure it on labelled reviews" in told["uncorrected"]
 
 
 def test_kept_columns_may_have_any_name(tmp_path: Path) -> None:

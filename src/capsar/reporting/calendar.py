@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from reprlib import repr as shortened
 from typing import TYPE_CHECKING
 
 from capsar.errors import DataError
@@ -22,6 +23,8 @@ _DAYS = {"day": 1, "week": 7, "month": 30.4, "quarter": 91.3, "year": 365.25}
 _EDGE = 0.0005
 """The share of dates at either end that may be slips (1970, 2206) and does not set the range."""
 _MILLISECONDS_FROM = 100_000_000_000
+_SECONDS_FROM = 315_532_800
+"""1980: smaller numbers are stars, years or dates without hyphens, and not seconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +50,19 @@ def make_calendar(
     if options.over is None:
         return None
     stamp = _stamp(scored, options)
-    first, last, read, rows = database.execute(
+    column = scored.column(options.over, "--over")
+    first, last, read, rows, unread = database.execute(
         f"""SELECT quantile_disc(stamp, {_EDGE}), quantile_disc(stamp, {1 - _EDGE}), count(stamp),
-                   count(*)
-            FROM (SELECT {stamp} AS stamp FROM read_parquet($files))""",  # noqa: S608
+                   count(*), min(told) FILTER (stamp IS NULL)
+            FROM (SELECT {stamp} AS stamp, CAST({column} AS VARCHAR) AS told
+                  FROM read_parquet($files))""",  # noqa: S608
         {"files": scored.files},
     ).fetchall()[0]
     if read * 2 < rows or first is None:
         raise DataError(
             f"Only {read} of {rows} dates in {options.over!r} can be read; expected ISO 8601 "
-            "(2026-03-14) or seconds since 1970. Give their form, as --date-format %d.%m.%Y"
+            f"(2026-03-14) or seconds since 1970, got {shortened(unread)}. Name a column of dates; "
+            "if it is one, give its form, as --date-format %d.%m.%Y, or %Y for years."
         )
     unit = options.every or _fitting((last - first).days)
     starts = [
@@ -94,7 +100,8 @@ def _stamp(scored: Scored, options: ReportOptions) -> str:
     if kind == "DATE" or kind.startswith("TIMESTAMP"):
         return f"CAST({column} AS TIMESTAMP)"
     number = f"TRY_CAST({column} AS DOUBLE)"
-    seconds = f"CASE WHEN {number} > {_MILLISECONDS_FROM} THEN {number} / 1000 ELSE {number} END"
+    seconds = f"""CASE WHEN {number} > {_MILLISECONDS_FROM} THEN {number} / 1000
+                      WHEN {number} >= {_SECONDS_FROM} THEN {number} END"""
     since_1970 = f"TRY(CAST(to_timestamp({seconds}) AS TIMESTAMP))"
     if kind == "VARCHAR":
         return f"coalesce(TRY_CAST({column} AS TIMESTAMP), {since_1970})"

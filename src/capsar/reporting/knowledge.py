@@ -62,10 +62,10 @@ def _bundle(scored: Scored, options: ReportOptions) -> tuple[Bundle | None, str]
         bundle = find_bundle(options.model)
         if wanted and bundle.fingerprint() != wanted:
             raise ArtifactError(
-                f"{str(scored.path)!r} was scored by another model than {options.model!r}; what "
-                "that one gets wrong does not matter here. Name the one that scored."
+                f"{str(scored.path)!r} was scored by another model than {str(options.model)!r}; "
+                "what that one gets wrong does not matter here. Name the one that scored."
             )
-        return bundle, options.model
+        return bundle, str(options.model)
     for name in shipped_models():
         bundle = find_bundle(name)
         if wanted and bundle.fingerprint() == wanted:
@@ -79,14 +79,18 @@ def _confusion(
     if options.confusion is not None:
         return read_confusion(options.confusion), ""
     if bundle is None:
-        return None, f"It was scored by {name}, so its confusion is not known. {HOW_TO_MEASURE}"
+        return None, (
+            f"It was scored by {name}, so what it confuses is not known. Name it with `--model` "
+            f"(its folder or hub id): it may say so itself. {HOW_TO_MEASURE}"
+        )
     counts = bundle.config.get("dev_confusion")
     if counts is None:
         return None, f"The model {name} does not say how it confuses polarities. {HOW_TO_MEASURE}"
     try:
         return make_confusion(counts, f"the dev part of the model {name}", elsewhere=True), ""
     except DataError as error:
-        return None, f"{error}. {HOW_TO_MEASURE}"
+        told = str(error)
+        return None, f"{told[0].upper()}{told[1:]} {HOW_TO_MEASURE}"
 
 
 def _confusions_in_words(confusion: Confusion) -> list[str]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _NEEDED = ("aspects", "error")
 _ROWS_AT_ONCE = 400_000
+_MAGIC = b"PAR1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +106,13 @@ def open_scored(database: DuckDBPyConnection, path: str | Path) -> Scored:
             f"{path}: a report reads files of this machine; copy the scored folder here"
         )
     folder = Path(path)
+    if not folder.exists():
+        raise DataError(f"There is no {str(path)!r}. Name the folder that capsar score wrote.")
     files = sorted(folder.glob("[!._]*.parquet")) if folder.is_dir() else [folder]
-    if not files or not files[0].is_file():
-        raise DataError(
-            f"{str(path)!r} holds no Parquet files; expected the output of capsar score"
-        )
+    if not files:
+        raise DataError(f"{str(path)!r} holds no Parquet files. {_score_first(path)}")
+    if not _is_parquet(files[0]):
+        raise DataError(f"{str(files[0])!r} is no Parquet file. {_score_first(path)}")
     names = [str(file) for file in files]
     try:
         found = database.execute(
@@ -124,13 +127,28 @@ def open_scored(database: DuckDBPyConnection, path: str | Path) -> Scored:
     if "surface" not in columns.get("aspects", "") or "error" not in columns:
         raise DataError(
             f"{str(path)!r} has the columns {list(columns)!r}; expected 'aspects' and 'error' "
-            "among them, as in the output of capsar score"
+            f"among them. {_score_first(path)}"
         )
     rows = {str(name): int(number) for name, number in found}
     home = folder if folder.is_dir() else folder.parent
     job = _read_job(home / "_job" / "job.json")
     is_whole = not job or not folder.is_dir() or (home / "_SUCCESS").exists()
     return Scored(folder, names, [rows[name] for name in names], columns, job, is_whole)
+
+
+def _is_parquet(file: Path) -> bool:
+    try:
+        with file.open("rb") as stream:
+            return stream.read(len(_MAGIC)) == _MAGIC
+    except OSError as error:
+        raise DataError(f"{str(file)!r} cannot be read: {error}") from error
+
+
+def _score_first(path: str | Path) -> str:
+    return (
+        f"A report is made of what was scored: first `capsar score {path} scored --text-column "
+        "COLUMN --keep COLUMN,…`, then `capsar report scored`."
+    )
 
 
 def _read_job(path: Path) -> dict[str, Any]:
