@@ -188,11 +188,10 @@ def test_no_script_but_its_own_may_run(browser: Browser, made: Path, tmp_path: P
 
 def test_dark_and_light_have_their_own_colors(opened: Opened) -> None:
     page = opened(color_scheme="dark")
-    fill = "document.querySelector('#praised .mark-rect path').getAttribute('fill')"
-    dark = page.evaluate(fill)
+    mark = page.locator("#praised .mark-rect path").first
+    expect(mark).not_to_have_attribute("fill", "rgb(23, 115, 74)")
     page.emulate_media(color_scheme="light")
-    page.wait_for_function(f"{fill} !== {dark!r}")
-    assert page.evaluate(fill) == "rgb(23, 115, 74)"
+    expect(mark).to_have_attribute("fill", "rgb(23, 115, 74)", timeout=_PATIENCE)
 
 
 @pytest.mark.parametrize("width", [390, 1160])

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
+import sys
 import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
+from capsar.serve.listener import accept_all, refuse_newcomers
 from capsar.serve.settings import Limits, Settings, Times
 from load import Clients, reviews
 from running import read_all, running, wait_until
@@ -46,6 +49,27 @@ def test_who_connects_at_the_moment_of_the_end_is_answered_or_refused(tmp_path: 
         answers = [read_all(connection) for connection in connections]
         assert len(answers) > 10
         assert [answer for answer in answers if b"200 OK" not in answer] == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="filters of packets are Linux's")
+@pytest.mark.parametrize(
+    ("family", "host"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")]
+)
+def test_who_has_connected_stays_and_nobody_new_comes(
+    family: socket.AddressFamily, host: str
+) -> None:
+    listener = socket.create_server((host, 0), family=family)
+    address = listener.getsockname()[:2]
+    with socket.create_connection(address) as waiting:
+        refuse_newcomers(listener)
+        with pytest.raises(TimeoutError):
+            socket.create_connection(address, timeout=0.3)
+        (accepted,) = accept_all(listener)
+        with accepted:
+            waiting.sendall(b"asked")
+            assert accepted.recv(5) == b"asked"
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(address)
 
 
 def test_the_grace_time_is_kept_whoever_is_still_there(tmp_path: Path) -> None:
@@ -112,7 +136,6 @@ if __name__ == "__main__":
         supervise(work, listener, workers=2, grace=1.0)
 """
     import subprocess
-    import sys
 
     script = tmp_path / "failing.py"
     script.write_text(code)

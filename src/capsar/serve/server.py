@@ -6,25 +6,27 @@ import asyncio
 import logging
 import multiprocessing
 import os
-import socket
 import tempfile
 from functools import partial
 from typing import TYPE_CHECKING
 
 import uvicorn
 
-from capsar.errors import ConfigError
 from capsar.hub import find_bundle
+from capsar.serve.listener import BACKLOG, accept_all, listen, refuse_newcomers
 from capsar.serve.log import start_logging
 from capsar.serve.protocol import GuardedProtocol, SharedState
 from capsar.serve.supervisor import supervise
 
 if TYPE_CHECKING:
+    import socket
+
     from capsar.serve.settings import Settings, Times
 
 _LOGGER = logging.getLogger(__name__)
-_BACKLOG = 2048
 _TICKS_A_SECOND = 10
+_HANDSHAKE_SECONDS = 0.05
+"""For those who have begun to connect when the end begins."""
 
 
 class DrainingServer(uvicorn.Server):
@@ -53,9 +55,11 @@ class DrainingServer(uvicorn.Server):
             connection.shutdown()
         try:
             async with asyncio.timeout(self._times.grace):
-                while self._is_serving() and not self.force_exit:
+                is_serving = True  # those just accepted are connections after a turn of the loop
+                while is_serving and not self.force_exit:
                     self._enforce()
                     await asyncio.sleep(0.02)
+                    is_serving = self._is_serving()
         except TimeoutError:
             _LOGGER.error("the grace time is up: %d requests are lost", self._num_tasks())
             for task in self.server_state.tasks:
@@ -67,6 +71,10 @@ class DrainingServer(uvicorn.Server):
 
     async def _stop_accepting(self, sockets: list[socket.socket]) -> None:
         """Close what is listened on; whoever has connected by then is served."""
+        if multiprocessing.parent_process() is None:  # else others listen too: it is its to say
+            for listener in sockets:
+                refuse_newcomers(listener)
+            await asyncio.sleep(_HANDSHAKE_SECONDS)
         # asyncio drops whom it has accepted if its server is closed before it has begun with them.
         for server in self.servers:
             for listener in server.sockets:
@@ -78,7 +86,7 @@ class DrainingServer(uvicorn.Server):
             server.close()
         for listener in sockets:
             listener.close()
-        for accepted in [one for spare in spares for one in _accept_all(spare)]:
+        for accepted in [one for spare in spares for one in accept_all(spare)]:
             await asyncio.get_running_loop().connect_accepted_socket(self._protocol, accepted)
 
     def _protocol(self) -> asyncio.Protocol:
@@ -99,20 +107,6 @@ class DrainingServer(uvicorn.Server):
                 connection.enforce()
 
 
-def _accept_all(listener: socket.socket) -> list[socket.socket]:
-    """Accept whoever has connected by now, and close the listening socket."""
-    accepted = []
-    listener.setblocking(False)
-    with listener:
-        while True:
-            try:
-                accepted.append(listener.accept()[0])
-            except BlockingIOError:
-                return accepted
-            except ConnectionAbortedError:
-                continue
-
-
 def run(settings: Settings) -> None:
     """Serve until a signal ends it.
 
@@ -122,7 +116,7 @@ def run(settings: Settings) -> None:
     """
     start_logging(settings.log_level)
     find_bundle(settings.model)  # what is wrong with it is told before any worker starts
-    listener = _listen(settings.host, settings.port)
+    listener = listen(settings.host, settings.port)
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     _LOGGER.info("listening", extra={"facts": {"url": f"http://{shown}:{port}/"}})
@@ -155,17 +149,7 @@ def run_worker(settings: Settings, listener: socket.socket) -> None:
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        backlog=_BACKLOG,
+        backlog=BACKLOG,
         timeout_keep_alive=round(settings.times.idle),
     )
     DrainingServer(config, settings.times).run(sockets=[listener])
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
-    except OSError as error:
-        raise ConfigError(
-            f"Cannot listen on {host} port {port}: {error}. Choose another --host or --port."
-        ) from error

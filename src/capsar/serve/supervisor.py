@@ -9,6 +9,8 @@ import time
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING
 
+from capsar.serve.listener import refuse_newcomers
+
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
@@ -68,6 +70,7 @@ def supervise(
 def _end(processes: list[SpawnProcess], listener: socket.socket, grace: float) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
+    refuse_newcomers(listener)
     listener.close()  # or clients would still connect, to nobody
     for process in processes:
         process.terminate()
