@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import client
 import pytest
@@ -19,7 +20,7 @@ from capsar.errors import ConfigError
 from capsar.hub import DEFAULT_MODEL
 from capsar.serve.keys import read_keys
 from capsar.serve.settings import Limits, Settings
-from running import Running, running
+from running import Running, running, wait_until
 
 TEXT = "Great food, terrible service, and the soup was cold."
 KEY = "correct-horse-battery-staple"
@@ -96,22 +97,62 @@ def test_an_explanation_is_the_analyzers(service: Running) -> None:
     assert json.loads(service.ask("/v1/explain", {"text": TEXT})[2])["aspect"] is None
 
 
+def asks(text: object, aspects: list[Any]) -> dict[str, Any]:
+    """Several questions, of which only the third may be wrong."""
+    good = {"text": TEXT, "aspects": ["food"]}
+    return {"questions": [good, good, {"text": text, "aspects": aspects}]}
+
+
 @pytest.mark.parametrize(
     ("path", "content", "status", "told"),
     [
-        ("/v1/classify", {"text": TEXT, "aspects": ["stew"]}, 422, "'stew' does not occur"),
-        ("/v1/classify", {"text": TEXT, "aspects": []}, 422, "aspects"),
-        ("/v1/classify", {"text": TEXT, "aspects": [{"start": 9, "end": 3}]}, 422, "start < end"),
-        ("/v1/classify", {"text": TEXT, "aspects": [{"start": 0, "end": 99}]}, 422, "outside"),
-        ("/v1/classify", {"text": "a b", "aspects": ["a"] * 65}, 422, "At most 64 aspects"),
-        ("/v1/analyze", {"text": 3}, 422, "one.text: Input should be a valid string"),
-        ("/v1/analyze", {"text": TEXT, "texts": [TEXT]}, 422, "many.text: Extra inputs"),
-        ("/v1/analyze", {"texts": []}, 422, "many.texts"),
-        ("/v1/analyze", [TEXT], 422, "body"),
+        (
+            "/v1/classify",
+            {"text": TEXT, "aspects": ["stew"]},
+            422,
+            "aspects[0]: Aspect 'stew' does",
+        ),
+        ("/v1/classify", {"text": TEXT, "aspects": []}, 422, "aspects: must not be empty"),
+        (
+            "/v1/classify",
+            asks(TEXT, [{"start": 9, "end": 3}]),
+            422,
+            "[2].aspects[0]: start must be below",
+        ),
+        (
+            "/v1/classify",
+            asks(TEXT, [{"start": 0, "end": 99}]),
+            422,
+            "[0]: end is 99, and the text has 52",
+        ),
+        (
+            "/v1/classify",
+            asks(TEXT, ["soup", "stew"]),
+            422,
+            "questions[2].aspects[1]: Aspect 'stew'",
+        ),
+        ("/v1/classify", asks(TEXT, [3]), 422, "questions[2].aspects[0]: must be a string, or"),
+        ("/v1/classify", asks(TEXT, [{}]), 422, "questions[2].aspects[0].start: is missing"),
+        ("/v1/classify", asks(3, ["soup"]), 422, "questions[2].text: must be a string"),
+        (
+            "/v1/classify",
+            asks("a b", ["a"] * 65),
+            422,
+            "questions[2].aspects: at most 64 of a text",
+        ),
+        ("/v1/classify", asks("x" * 20_001, ["x"]), 422, "questions[2].text: at most 20000"),
+        ("/v1/analyze", {"text": 3}, 422, "text: must be a string. See /v1/openapi.json"),
+        ("/v1/analyze", {"text": TEXT, "texts": [TEXT]}, 422, "text: is not expected here"),
+        ("/v1/analyze", {"texts": []}, 422, "texts: must not be empty"),
+        ("/v1/analyze", {"texts": [TEXT, None, TEXT]}, 422, "texts[1]: must be a string"),
+        ("/v1/analyze", {"texts": [3] * 7}, 422, "texts[4]: must be a string; and 2 more."),
+        ("/v1/analyze", [TEXT], 422, "body: must be an object with text or with texts"),
         ("/v1/analyze", {"texts": [TEXT] * 513}, 422, "At most 512 texts a request, got 513"),
-        ("/v1/analyze", {"text": "x" * 20_001}, 422, "may have 20000 characters, got 20001"),
-        ("/v1/analyze", {"texts": ["x" * 20_000] * 4}, 413, "65536 characters of work"),
-        ("/v1/explain", {"text": TEXT, "aspect": 7}, 422, "aspect"),
+        ("/v1/analyze", {"text": "x" * 20_001}, 422, "text: at most 20000 characters, got 20001"),
+        ("/v1/analyze", {"texts": ["x", "x" * 20_001]}, 422, "texts[1]: at most 20000"),
+        ("/v1/analyze", {"texts": ["x" * 20_000] * 4}, 413, "65536 characters of work, got 80128"),
+        ("/v1/explain", {"text": TEXT, "aspect": 7}, 422, "aspect: must be a string, or"),
+        ("/v1/explain", {"text": TEXT, "aspect": "stew"}, 422, "aspect: Aspect 'stew' does not"),
         ("/v1/nothing", {}, 404, "Not Found"),
         ("/healthz", {}, 405, "Method Not Allowed"),
     ],
@@ -123,7 +164,22 @@ def test_what_cannot_be_answered_is_refused_with_the_reason(
     answer = json.loads(body)
     assert got == status, answer
     assert told in answer["message"]
+    assert not re.search("<one>|<many>|Span|Input", answer["message"])  # no name of ours
     assert set(answer) == {"error", "message"}
+
+
+def test_a_batch_with_wrong_aspects_names_some_of_them(service: Running) -> None:
+    aspects = [["food"], ["stew"]] * 40
+    asked = {"questions": [{"text": TEXT, "aspects": some} for some in aspects]}
+    message = json.loads(service.ask("/v1/classify", asked)[2])["message"]
+    named = [int(number) for number in re.findall(r"questions\[(\d+)\]\.aspects\[0\]", message)]
+    assert named == [1, 3, 5, 7, 9]
+
+
+def test_what_is_not_json_is_told_by_line_and_column(service: Running) -> None:
+    body = b'{"texts": [\n  "fine",\n  "not so" "fine"\n]}'
+    message = json.loads(service.ask("/v1/analyze", body=body)[2])["message"]
+    assert message.startswith("body: Invalid JSON: expected `,` or `]` at line 3 column 12")
 
 
 def test_only_json_is_read(service: Running) -> None:
@@ -204,13 +260,42 @@ def test_logs_are_structured_and_hold_no_text(service: Running) -> None:
     assert requests[-1]["status"] == 422
 
 
+def test_a_request_has_the_name_its_client_gave_it(service: Running) -> None:
+    for given in (
+        "a8098c1a-f86e-11da-bd1a-00112444be1e",
+        "Root=1-67891233-abc:7/8+9@x_y.z",
+        "x" * 128,
+    ):
+        _, headers, _ = service.ask("/v1/models", headers={"x-request-id": given})
+        assert headers["x-request-id"] == given
+        wait_until(lambda given=given: service.records()[-1]["id"] == given, 10)  # type: ignore[misc]
+    for given in ("", "two words", "x" * 129, '"quoted"', "caf\xe9", "a\tb"):
+        _, headers, _ = service.ask("/v1/models", headers={"x-request-id": given})
+        assert re.fullmatch("[0-9a-f]{16}", headers["x-request-id"])
+        assert given not in service.log() or not given
+
+
 def test_who_has_no_key_is_not_answered(guarded: Running) -> None:
     asked = {"text": TEXT}
-    for given in ({}, {"authorization": "Bearer wrong"}, {"authorization": KEY}):
+    for given, error, challenge, logged in (
+        ({}, "key_needed", "Bearer", "no key"),
+        ({"authorization": KEY}, "key_needed", "Bearer", "no key"),
+        ({"authorization": "Bearer "}, "key_needed", "Bearer", "no key"),
+        (
+            {"authorization": "Bearer wrong"},
+            "key_unknown",
+            'Bearer error="invalid_token"',
+            "unknown key",
+        ),
+    ):
         status, headers, body = guarded.ask("/v1/analyze", asked, headers=given)
         assert status == 401
-        assert headers["www-authenticate"] == "Bearer"
+        assert headers["www-authenticate"] == challenge
+        assert json.loads(body)["error"] == error
         assert KEY not in body.decode()
+        assert "wrong" not in body.decode()
+        log = f'"id": "{headers["x-request-id"]}", "refused": "{logged}"'
+        wait_until(lambda log=log: log in guarded.log(), 10)  # type: ignore[misc]
     assert guarded.ask("/metrics")[0] == 401
     assert guarded.ask("/v1/models")[0] == 401
     assert guarded.ask("/healthz")[0] == guarded.ask("/")[0] == 200
@@ -222,7 +307,11 @@ def test_who_has_no_key_is_not_answered(guarded: Running) -> None:
 
 
 def test_pages_of_other_origins_ask_only_where_allowed(guarded: Running) -> None:
-    preflight = {"access-control-request-method": "POST", "origin": "https://shop.example"}
+    preflight = {
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "authorization,content-type,x-request-id",
+        "origin": "https://shop.example",
+    }
     status, headers, _ = guarded.ask("/v1/analyze", method="OPTIONS", headers=preflight)
     assert status == 200
     assert headers["access-control-allow-origin"] == "https://shop.example"
@@ -288,10 +377,70 @@ main()
 
 
 def test_the_typed_client_asks_and_waits(guarded: Running) -> None:
-    ours = client.Client(guarded.url, KEY)
+    ours = client.Client(guarded.url + "/", KEY)
     documents = ours.analyze([TEXT, "Fine."])
     assert [document["text"] for document in documents] == [TEXT, "Fine."]
     assert ours.classify(TEXT, ["food"])["aspects"][0]["text"] == "food"
-    with pytest.raises(client.RefusedError, match="asks for a key"):
-        client.Client(guarded.url).analyze([TEXT])
+    place: client.Place = {"start": 6, "end": 10}
+    questions: list[client.Question] = [
+        {"text": TEXT, "aspects": ["soup"]},
+        {"text": TEXT, "aspects": [place]},
+    ]
+    answers = ours.classify_many(questions)
+    assert [document["aspects"][0]["text"] for document in answers] == ["soup", "food"]
+    assert ours.explain(TEXT, place)["aspect"] == place
+    assert ours.models()["models"][0]["name"] == DEFAULT_MODEL
+    for key, error in (("", "key_needed"), ("wrong", "key_unknown")):
+        with pytest.raises(client.RefusedError) as refused:
+            client.Client(guarded.url, key).analyze([TEXT])
+        assert (refused.value.status, refused.value.error) == (401, error)
+        wait_until(lambda refused=refused: refused.value.request_id in guarded.log(), 10)  # type: ignore[misc]
     assert KEY not in repr(ours)
+
+
+def test_the_typed_client_is_told_where_to_ask(guarded: Running) -> None:
+    done = subprocess.run(
+        [sys.executable, client.__file__, TEXT],
+        env=os.environ | {"CAPSAR_URL": guarded.url, "CAPSAR_KEY": KEY},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "food" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("typed", "schema"),
+    [
+        (client.Aspect, "AspectAnswer"),
+        (client.Document, "Document"),
+        (client.Explanation, "ExplanationAnswer"),
+        (client.Model, "ModelAnswer"),
+        (client.Models, "Models"),
+        (client.Limits, "RequestLimits"),
+        (client.Place, "Span"),
+        (client.Question, "Question"),
+    ],
+)
+def test_the_typed_client_knows_every_field(service: Running, typed: Any, schema: str) -> None:
+    document = json.loads(service.ask("/v1/openapi.json")[2])
+    described = document["components"]["schemas"][schema]
+    assert set(get_type_hints(typed)) == set(described["properties"])
+    assert typed.__required_keys__ == set(described["required"])
+
+
+def test_the_openapi_document_has_every_field_of_an_answer(service: Running) -> None:
+    schemas = json.loads(service.ask("/v1/openapi.json")[2])["components"]["schemas"]
+    overlong = " ".join(["and the soup was cold"] * 80)
+    told = json.loads(service.ask("/v1/classify", {"text": overlong, "aspects": ["soup"]})[2])
+    explained = json.loads(service.ask("/v1/explain", {"text": TEXT})[2])
+    models = json.loads(service.ask("/v1/models")[2])
+    for answer, schema in (
+        (told, "Document"),
+        (told["aspects"][0], "AspectAnswer"),
+        (explained, "ExplanationAnswer"),
+        (models, "Models"),
+        (models["models"][0], "ModelAnswer"),
+        (models["limits"], "RequestLimits"),
+    ):
+        assert set(answer) == set(schemas[schema]["properties"])

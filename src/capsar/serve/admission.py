@@ -59,10 +59,11 @@ class Admission:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         path: str = scope["path"]
         if self._keys and path.startswith(_GUARDED) and path != _OPEN:
-            name = self._keys.name_of(_given_key(headers))
+            key = _given_key(headers)
+            name = self._keys.name_of(key)
             if name is None:
-                told = "This service asks for a key: send the header Authorization: Bearer KEY."
-                await refuse(send, 401, told, (b"www-authenticate", b"Bearer"))
+                scope[FACTS]["refused"] = "unknown key" if key else "no key"
+                await _refuse_key(send, is_given=bool(key))
                 return
             scope[FACTS]["key"] = name
         if scope["method"] != "POST" or path not in _QUESTIONS:  # nobody reads a body there
@@ -122,6 +123,20 @@ class Admission:
 def _given_key(headers: dict[bytes, bytes]) -> bytes:
     given = headers.get(b"authorization", b"")
     return given[len(_BEARER) :].strip() if given[: len(_BEARER)].lower() == _BEARER else b""
+
+
+async def _refuse_key(send: Send, *, is_given: bool) -> None:
+    """Say as RFC 6750 does (section 3) whether a key is missing or not known."""
+    if is_given:
+        told = (
+            "This service does not know the key: it is mistyped, or no longer valid. Ask whoever "
+            "runs the service for another."
+        )
+        challenge = (b"www-authenticate", b'Bearer error="invalid_token"')
+        await refuse(send, 401, told, challenge, name="key_unknown")
+        return
+    told = "This service asks for a key: send the header Authorization: Bearer KEY."
+    await refuse(send, 401, told, (b"www-authenticate", b"Bearer"))
 
 
 def _is_json(headers: dict[bytes, bytes]) -> bool:

@@ -54,7 +54,7 @@ def create_app(settings: Settings) -> ASGIApp:
             layers,
             allow_origins=settings.origins,
             allow_methods=["GET", "POST"],
-            allow_headers=["authorization", "content-type"],
+            allow_headers=["authorization", "content-type", "x-request-id"],
             expose_headers=["retry-after", "x-request-id"],
         )
     return Envelope(layers, metrics=service.metrics, routes=routes)

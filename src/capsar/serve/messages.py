@@ -16,15 +16,34 @@ from pydantic import (
 
 from capsar.data.example import AspectSpan
 from capsar.errors import DataError
-from capsar.serve.work import Analyze, Classify, Explain
+from capsar.serve.work import CHARS_OF_A_TEXT, Analyze, Classify, Explain
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from capsar.serve.settings import Limits
     from capsar.serve.work import Aspect, Task
 
 _ERRORS_TOLD = 5
+_ONE, _MANY = "<one>", "<many>"
+"""Which form of a body or an aspect is meant: pydantic tells it among the places of an error."""
+_WORDS = {
+    "missing": "is missing",
+    "extra_forbidden": "is not expected here",
+    "string_type": "must be a string",
+    "model_type": "must be an object",
+    "list_type": "must be a list",
+    "int_type": "must be a whole number",
+    "too_short": "must not be empty",
+}
+"""What is said of an error's type, where pydantic speaks of Python."""
 _SENTIMENT = Literal["negative", "neutral", "positive"]
 _Asked = TypeVar("_Asked")
+WORK = (
+    f"A text counts as its characters and {CHARS_OF_A_TEXT} more; `classify` counts the characters "
+    "once for each aspect, `explain` twice."
+)
+"""What is counted as work, for those who ask."""
 
 
 class _Request(BaseModel):
@@ -32,7 +51,7 @@ class _Request(BaseModel):
 
 
 class _Answer(BaseModel):
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
 
 class Span(_Request):
@@ -42,7 +61,18 @@ class Span(_Request):
     end: Annotated[int, Field(ge=1, le=2**31)]
 
 
-GivenAspect = str | Span
+def _aspect_kind(content: Any) -> str | None:  # noqa: ANN401  (whatever JSON can hold)
+    return _ONE if isinstance(content, str) else _MANY if isinstance(content, dict) else None
+
+
+GivenAspect = Annotated[
+    Annotated[str, Tag(_ONE)] | Annotated[Span, Tag(_MANY)],
+    Discriminator(
+        _aspect_kind,
+        custom_error_type="aspect_type",
+        custom_error_message="must be a string, or an object with start and end",
+    ),
+]
 
 
 class AnalyzeText(_Request):
@@ -81,12 +111,20 @@ class AspectAnswer(_Answer):
     """What is felt about one aspect."""
 
     text: str
+    """The aspect as it stands in the text, from `start` to `end`."""
     start: int
     end: int
     polarity: _SENTIMENT
     scores: dict[_SENTIMENT, float]
-    confidence: float | None = None
+    """The length of each sentiment capsule, from 0 to 1. Not a probability."""
+    confidence: float | None
     """The probability that the polarity is right, of models that can tell."""
+    aspect_confidence: float | None
+    """The probability that this is an aspect, with just these ends; null if it was given."""
+    abstained: bool
+    """Always false here: `capsar analyze --min-confidence` asks for it."""
+    windowed: bool = False
+    """Whether the aspect's sentence was overlong and read in windows; told only where it is so."""
 
 
 class Document(_Answer):
@@ -94,6 +132,8 @@ class Document(_Answer):
 
     schema_version: int
     text: str
+    sentences: list[tuple[int, int]]
+    """Where each sentence starts and ends."""
     aspects: list[AspectAnswer]
 
 
@@ -111,9 +151,12 @@ class ExplanationAnswer(_Answer):
     text: str
     aspect: str | Span | None
     words: list[tuple[int, int]]
+    """Where each word that was read starts and ends."""
     lengths: dict[_SENTIMENT, float]
     about: dict[_SENTIMENT, list[float]]
+    """How much each sentiment is about each word: a cosine."""
     because: dict[_SENTIMENT, list[float]]
+    """Each word's share in the sentiment; the shares sum to its length."""
 
 
 class ModelAnswer(_Answer):
@@ -128,12 +171,26 @@ class ModelAnswer(_Answer):
     licence: str
 
 
+class RequestLimits(_Answer):
+    """What a request may hold."""
+
+    queue_chars: Annotated[int, Field(description=f"Characters of work. {WORK}")]
+    text_chars: int
+    """Characters of one text."""
+    texts: int
+    """Texts, or questions, of one request."""
+    aspects: int
+    """Aspects asked about in one text."""
+    body_bytes: int
+    """Bytes of the body."""
+
+
 class Models(_Answer):
     """What is served, and what a request may hold."""
 
     schema_version: int
     models: list[ModelAnswer]
-    limits: dict[str, int]
+    limits: RequestLimits
 
 
 class Problem(_Answer):
@@ -145,23 +202,29 @@ class Problem(_Answer):
     """What was expected, what came, what to do."""
 
 
-def _kind(many: str) -> Discriminator:
+def _kind(one: str, many: str) -> Discriminator:
     def kind(content: Any) -> str | None:  # noqa: ANN401  (whatever JSON can hold)
         if not isinstance(content, dict):
             return None
-        return "many" if many in content else "one"
+        return _MANY if many in content else _ONE
 
-    return Discriminator(kind)
+    return Discriminator(
+        kind,
+        custom_error_type="body_type",
+        custom_error_message=f"must be an object with {one} or with {many}",
+    )
 
 
 ANALYZE: TypeAdapter[AnalyzeText | AnalyzeTexts] = TypeAdapter(
     Annotated[
-        Annotated[AnalyzeText, Tag("one")] | Annotated[AnalyzeTexts, Tag("many")], _kind("texts")
+        Annotated[AnalyzeText, Tag(_ONE)] | Annotated[AnalyzeTexts, Tag(_MANY)],
+        _kind("text", "texts"),
     ]
 )
 CLASSIFY: TypeAdapter[Question | Questions] = TypeAdapter(
     Annotated[
-        Annotated[Question, Tag("one")] | Annotated[Questions, Tag("many")], _kind("questions")
+        Annotated[Question, Tag(_ONE)] | Annotated[Questions, Tag(_MANY)],
+        _kind("text and aspects", "questions"),
     ]
 )
 EXPLAIN: TypeAdapter[ExplainText] = TypeAdapter(ExplainText)
@@ -174,42 +237,61 @@ def read_analyze(body: bytes, limits: Limits) -> tuple[list[Task], bool]:
         DataError: If it cannot be read, or holds more than the limits allow.
     """
     asked = _read(ANALYZE, body)
-    many = isinstance(asked, AnalyzeTexts)
-    tasks = [Analyze(text) for text in (asked.texts if many else [asked.text])]  # type: ignore[union-attr]
-    return _checked(list(tasks), limits), many
+    if isinstance(asked, AnalyzeText):
+        return _checked([Analyze(asked.text)], ["text"], limits), False
+    names = [f"texts[{number}]" for number in range(len(asked.texts))]
+    return _checked([Analyze(text) for text in asked.texts], names, limits), True
 
 
 def read_classify(body: bytes, limits: Limits) -> tuple[list[Task], bool]:
     """Do as `read_analyze`, for questions about given aspects."""
     asked = _read(CLASSIFY, body)
-    many = isinstance(asked, Questions)
-    questions: list[Question] = asked.questions if many else [asked]  # type: ignore[union-attr, list-item]
-    for question in questions:
-        if len(question.aspects) > limits.aspects:
-            number = len(question.aspects)
-            raise DataError(f"At most {limits.aspects} aspects of a text, got {number}")
-    tasks = [Classify(q.text, tuple(_aspect(one) for one in q.aspects)) for q in questions]
-    return _checked(list(tasks), limits), many
+    if isinstance(asked, Question):
+        return _checked([_classify(asked, "", limits)], ["text"], limits), False
+    places = [f"questions[{number}]." for number in range(len(asked.questions))]
+    pairs = zip(asked.questions, places, strict=True)
+    tasks = [_classify(question, place, limits) for question, place in pairs]
+    return _checked(tasks, [f"{place}text" for place in places], limits), True
 
 
 def read_explain(body: bytes, limits: Limits) -> tuple[list[Task], bool]:
     """Do as `read_analyze`, for one text to explain."""
     asked = _read(EXPLAIN, body)
-    aspect = None if asked.aspect is None else _aspect(asked.aspect)
-    return _checked([Explain(asked.text, aspect)], limits), False
+    aspect = None if asked.aspect is None else _aspect(asked.aspect, asked.text, "aspect")
+    return _checked([Explain(asked.text, aspect)], ["text"], limits), False
 
 
-def _aspect(given: GivenAspect) -> Aspect:
-    return given if isinstance(given, str) else AspectSpan(given.start, given.end)
+def _classify(question: Question, place: str, limits: Limits) -> Classify:
+    if len(question.aspects) > limits.aspects:
+        asked = len(question.aspects)
+        raise DataError(f"{place}aspects: at most {limits.aspects} of a text, got {asked}")
+    aspects = (
+        _aspect(aspect, question.text, f"{place}aspects[{number}]")
+        for number, aspect in enumerate(question.aspects)
+    )
+    return Classify(question.text, tuple(aspects), place)
 
 
-def _checked(tasks: list[Task], limits: Limits) -> list[Task]:
+def _aspect(given: str | Span, text: str, name: str) -> Aspect:
+    if isinstance(given, str):
+        return given
+    start, end = given.start, given.end
+    if start >= end:
+        raise DataError(f"{name}: start must be below end, got {start} and {end}")
+    if end > len(text):
+        raise DataError(f"{name}: end is {end}, and the text has {len(text)} characters")
+    return AspectSpan(start, end)
+
+
+def _checked(tasks: Sequence[Task], names: Sequence[str], limits: Limits) -> list[Task]:
+    """Refuse too many or too long texts; `names` is what the request calls each of them."""
     if len(tasks) > limits.texts:
         raise DataError(f"At most {limits.texts} texts a request, got {len(tasks)}")
-    longest = max(len(task.text) for task in tasks)
-    if longest > limits.text_chars:
-        raise DataError(f"A text may have {limits.text_chars} characters, got {longest}")
-    return tasks
+    for task, name in zip(tasks, names, strict=True):
+        if len(task.text) > limits.text_chars:
+            size = len(task.text)
+            raise DataError(f"{name}: at most {limits.text_chars} characters, got {size}")
+    return list(tasks)
 
 
 def _read(form: TypeAdapter[_Asked], body: bytes) -> _Asked:
@@ -217,10 +299,24 @@ def _read(form: TypeAdapter[_Asked], body: bytes) -> _Asked:
         return form.validate_json(body)
     except ValidationError as error:
         told = [
-            f"{'.'.join(str(place)[:40] for place in problem['loc']) or 'body'}: {problem['msg']}"
-            for problem in error.errors(
-                include_url=False, include_input=False, include_context=False
-            )
+            f"{_name(fault['loc'])}: {_WORDS.get(fault['type'], fault['msg'])}"
+            for fault in error.errors(include_url=False, include_input=False, include_context=False)
         ]
         more = f"; and {len(told) - _ERRORS_TOLD} more" if len(told) > _ERRORS_TOLD else ""
-        raise DataError("; ".join(told[:_ERRORS_TOLD]) + more) from None
+        examples = "See /v1/openapi.json for examples."
+        raise DataError(f"{'; '.join(told[:_ERRORS_TOLD])}{more}. {examples}") from None
+
+
+def _name(places: Sequence[int | str]) -> str:
+    """Return a place in a body as people write it.
+
+    >>> _name(("<many>", "questions", 3, "aspects", 0, "<many>", "start"))
+    'questions[3].aspects[0].start'
+    """
+    name = ""
+    for place in places:
+        if isinstance(place, int):
+            name += f"[{place}]"
+        elif place not in (_ONE, _MANY):
+            name += f".{place[:40]}" if name else place[:40]
+    return name or "body"

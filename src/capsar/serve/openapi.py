@@ -11,6 +11,7 @@ from capsar.serve.messages import (
     ANALYZE,
     CLASSIFY,
     EXPLAIN,
+    WORK,
     Document,
     Documents,
     ExplanationAnswer,
@@ -22,20 +23,26 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
     from pydantic import BaseModel, TypeAdapter
 
-_ABOUT = """What is felt, and about what, in customer reviews.
+_ABOUT = f"""What is felt, and about what, in customer reviews.
 
 A text is answered as `capsar analyze --json` answers it. Offsets are half-open and count characters
 (Unicode code points) of the text as it was sent. `scores` are capsule lengths from 0 to 1, not
 probabilities. When the queue is full the answer is 503 with `Retry-After`: wait, then ask again.
+
+The queue, and so one request, holds `limits.queue_chars` (see `/v1/models`) characters of work.
+{WORK}
+
+Send `x-request-id` (up to 128 letters, digits and `-_.:/=+@`) to find a request in the log again:
+the answer has the same one. Where there is none the service makes one.
 """
 _TEXT = "Great food, terrible service, and the soup was cold."
 _REFUSALS: dict[int | str, str] = {
     400: "The request is not HTTP that can be read.",
-    401: "A key is needed.",
+    401: "No key was sent, or one that the service does not know.",
     408: "The request was sent too slowly.",
-    413: "More than a request may hold.",
+    413: "More bytes, or more characters of work, than a request may hold.",
     415: "The body is not JSON.",
-    422: "The body is not what was expected, or an aspect is not in its text.",
+    422: "The body is not what was expected, or an aspect is not in its text; says which.",
     503: "The queue is full: ask again after `Retry-After` seconds.",
     504: "The answer would have come too late.",
 }

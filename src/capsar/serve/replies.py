@@ -26,20 +26,26 @@ _NAMES = {
 }
 
 
-def problem(status: int, message: str) -> bytes:
-    """Return the body of an answer that says no.
+def problem(status: int, message: str, name: str = "") -> bytes:
+    """Return the body of an answer that says no; the status has a name, if none is given.
 
     >>> problem(503, "Ask again later.").decode()
     '{"error": "busy", "message": "Ask again later."}'
     """
-    return dumps({"error": _NAMES.get(status, "failed"), "message": message}).encode("ascii")
+    content = {"error": name or _NAMES.get(status, "failed"), "message": message}
+    return dumps(content).encode("ascii")
 
 
 async def refuse(
-    send: Send, status: int, message: str, *headers: tuple[bytes, bytes], is_last: bool = False
+    send: Send,
+    status: int,
+    message: str,
+    *headers: tuple[bytes, bytes],
+    name: str = "",
+    is_last: bool = False,
 ) -> None:
     """Send an answer that says no; the last one of a connection ends it."""
-    body = problem(status, message)
+    body = problem(status, message, name)
     given = [(b"content-type", JSON), (b"content-length", b"%d" % len(body)), *headers]
     if is_last:
         given.append((b"connection", b"close"))

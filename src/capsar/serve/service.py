@@ -14,6 +14,7 @@ from capsar.analyze import load
 from capsar.errors import CapsarError
 from capsar.serve.admission import FACTS
 from capsar.serve.batcher import Batcher
+from capsar.serve.messages import WORK
 from capsar.serve.metrics import Metrics, forget_dead_workers
 from capsar.serve.replies import problem
 from capsar.serve.work import answer, join_documents
@@ -100,8 +101,8 @@ class Service:
         chars = sum(task.chars for task in tasks)
         request.scope[FACTS] |= {"texts": len(tasks), "chars": chars}
         if chars > limit:
-            told = f"A request may ask for {limit} characters of work (those of its texts, times"
-            return refusal(413, f"{told} aspects), got {chars}; send fewer texts at once.")
+            told = f"A request may ask for {limit} characters of work, got {chars}. {WORK}"
+            return refusal(413, f"{told} Send fewer texts at once.")
         if self.batcher.has_room(chars):
             return None
         self.metrics.shed.inc()

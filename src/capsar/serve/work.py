@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from itertools import islice
 from json import dumps
 from typing import TYPE_CHECKING
 
 from capsar.data.example import AspectSpan
+from capsar.errors import DataError
+from capsar.question import locate
 from capsar.schema import SCHEMA_VERSION, document
 from capsar.sentences import split_sentences
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from capsar.analyze import Analyzer, Explanation
+    from capsar.analyze import Analyzer
     from capsar.schema import AspectSentiment
 
 Aspect = str | AspectSpan
-_CHARS_OF_A_TEXT = 32
+CHARS_OF_A_TEXT = 32
 """What a text costs however short it is, as characters."""
+_FAULTS_TOLD = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +34,7 @@ class Analyze:
     @property
     def chars(self) -> int:
         """The work, in characters."""
-        return _CHARS_OF_A_TEXT + len(self.text)
+        return CHARS_OF_A_TEXT + len(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +43,13 @@ class Classify:
 
     text: str
     aspects: tuple[Aspect, ...]
+    place: str = ""
+    """Of the question in its request, as `questions[3].`."""
 
     @property
     def chars(self) -> int:
         """The work, in characters: some encoders read the text anew for each aspect."""
-        return _CHARS_OF_A_TEXT + len(self.text) * max(1, len(self.aspects))
+        return CHARS_OF_A_TEXT + len(self.text) * max(1, len(self.aspects))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +62,7 @@ class Explain:
     @property
     def chars(self) -> int:
         """The work, in characters; the many figures of the answer are part of it."""
-        return _CHARS_OF_A_TEXT + 2 * len(self.text)
+        return CHARS_OF_A_TEXT + 2 * len(self.text)
 
 
 Task = Analyze | Classify | Explain
@@ -74,7 +80,7 @@ def answer(analyzer: Analyzer, tasks: Sequence[Task]) -> list[bytes]:
             answers[place] = content
     for place, task in enumerate(tasks):
         if isinstance(task, Explain):
-            answers[place] = _explained(analyzer.explain(task.text, task.aspect), task.aspect)
+            answers[place] = _explained(analyzer, task)
     return answers
 
 
@@ -88,8 +94,22 @@ def _analyzed(analyzer: Analyzer, tasks: Sequence[Task]) -> tuple[list[int], Ite
 def _classified(analyzer: Analyzer, tasks: Sequence[Task]) -> tuple[list[int], Iterator[bytes]]:
     asked = {place: task for place, task in enumerate(tasks) if isinstance(task, Classify)}
     texts = [task.text for task in asked.values()]
-    found = analyzer.classify(texts, [t.aspects for t in asked.values()]) if texts else []
+    try:
+        found = analyzer.classify(texts, [t.aspects for t in asked.values()]) if texts else []
+    except DataError as error:
+        told = list(islice(_faults(asked.values()), _FAULTS_TOLD))
+        raise DataError("; ".join(told) or str(error)) from None
     return list(asked), _documents(texts, found)
+
+
+def _faults(tasks: Iterable[Classify]) -> Iterator[str]:
+    """Say of each aspect that is not in its text where the request has it."""
+    for task in tasks:
+        for number, aspect in enumerate(task.aspects):
+            try:
+                locate(task.text, aspect)
+            except DataError as error:
+                yield f"{task.place}aspects[{number}]: {error}"
 
 
 def _documents(texts: Sequence[str], found: Sequence[list[AspectSentiment]]) -> Iterator[bytes]:
@@ -97,7 +117,13 @@ def _documents(texts: Sequence[str], found: Sequence[list[AspectSentiment]]) -> 
         yield _json(document(text, aspects, split_sentences(text)))
 
 
-def _explained(explanation: Explanation, aspect: Aspect | None) -> bytes:
+def _explained(analyzer: Analyzer, task: Explain) -> bytes:
+    aspect = task.aspect
+    try:
+        explanation = analyzer.explain(task.text, aspect)
+    except DataError as error:
+        raise DataError(f"aspect: {error}") from None
+
     def rounded(scores: Sequence[float]) -> list[float]:
         return [round(score, 4) for score in scores]
 
