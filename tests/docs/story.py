@@ -12,7 +12,6 @@ import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.error import URLError
 from urllib.request import urlopen
 
 from pages import ROOT, is_as_shown
@@ -97,5 +96,5 @@ class Story:
         try:
             with urlopen(f"http://127.0.0.1:{self._port}/readyz", timeout=5) as answer:
                 return bool(answer.status == 200)
-        except URLError:
+        except OSError:  # refused, or not answered in time
             return False
