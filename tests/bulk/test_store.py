@@ -10,7 +10,8 @@ from corpora import OPTIONS, assert_exactly_once, reviews, write
 
 from capsar.bulk import store
 from capsar.bulk.fragments import file_format, make_fragment
-from capsar.bulk.store import InputFile
+from capsar.bulk.readers import Row, read_slices
+from capsar.bulk.store import InputFile, look_at
 from capsar.errors import DataError
 
 
@@ -63,7 +64,6 @@ def test_a_job_in_a_store_of_fsspec(tmp_path: Path) -> None:
     from capsar.bulk.job import Job
     from capsar.bulk.ledger import open_ledger
     from capsar.bulk.output import read_report
-    from capsar.bulk.readers import read_slices
     from capsar.bulk.worker import Worker
 
     memory = fsspec.filesystem("memory")
@@ -110,3 +110,29 @@ def test_formats_are_told_by_names() -> None:
     for name in ("a.txt", "a.parquet.gz", "csv"):
         with pytest.raises(DataError, match="Cannot tell the format"):
             file_format(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "places"),
+    [
+        ("a.jsonl", b'{"review": "a"}\n\nnot\n{"review": "b"}\n{"review": \n', [1, 3, 4, 5]),
+        ("a.csv", b'id,"review\ntext",review\n1,x,a\n\n2,x,"b\nb"\n3\n', [3, 5, 7]),
+    ],
+)
+def test_records_are_named_by_their_lines(
+    tmp_path: Path, name: str, content: bytes, places: list[int]
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    file = look_at(str(path))
+
+    def told(start: int, end: int) -> list[Row]:
+        slices = read_slices(make_fragment(file, start, end, 1), OPTIONS)
+        return [row for one in slices for row in one.rows]
+
+    whole = told(0, len(content))
+    assert [row.place for row in whole] == [f"line {number}" for number in places]
+    last = content.rstrip().rindex(b"\n") + 1
+    assert [row.place for row in told(last, len(content))] == [f"byte {last}"]
+    if name == "a.jsonl":
+        assert whole[-1].error == "not JSON: Expecting value at column 13"

@@ -35,12 +35,16 @@ class Lines:
         self._stream = stream
         self._end = end
         self.position = position
+        self.ended = 0
+        self.record_line = 1
+        """The line on which the last record began, from 1 at the first place."""
 
     def __iter__(self) -> Iterator[str]:
         for line in byte_lines(self._stream):
             if self._end is not None and self.position >= self._end:
                 return
             self.position += len(line)
+            self.ended += line.endswith(b"\n")
             # Bytes that are no UTF-8 stay what they are, each as a lone surrogate.
             yield line.decode("utf-8", "surrogateescape")
 
@@ -70,6 +74,7 @@ def parse(lines: Lines, delimiter: str) -> Iterator[tuple[int, list[str] | csv.E
         reader = csv.reader(lines, delimiter=delimiter)
         while True:
             start = lines.position
+            lines.record_line = lines.ended + 1
             try:
                 record = next(reader)
             except StopIteration:

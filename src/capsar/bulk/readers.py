@@ -228,6 +228,7 @@ def _slices(records: Iterable[_Record], options: ScoreOptions) -> Iterator[Slice
 def _jsonl(fragment: Fragment, options: ScoreOptions) -> Iterator[_Record]:
     """Yield the records that begin in the fragment's range, the last one to its end."""
     position = max(0, fragment.start - 1)
+    number = 0
     is_inside = fragment.start > 0  # of a line that began before
     with _opened(fragment.address, position) as stream:
         for line in byte_lines(stream):
@@ -235,10 +236,16 @@ def _jsonl(fragment: Fragment, options: ScoreOptions) -> Iterator[_Record]:
             was_inside, is_inside = is_inside, not line.endswith(b"\n")
             if was_inside:
                 continue
+            number += 1
             if fragment.end != END and start >= fragment.end:
                 return
             if line.strip():
-                yield _json_row(line, f"byte {start}", options)
+                yield _json_row(line, _place(fragment, number, start), options)
+
+
+def _place(fragment: Fragment, line: int, byte: int) -> str:
+    """Name a record's place. Lines are known only from the beginning of a file."""
+    return f"byte {byte}" if fragment.start else f"line {line}"
 
 
 def _json_row(line: bytes, place: str, options: ScoreOptions) -> _Record:
@@ -249,6 +256,9 @@ def _json_row(line: bytes, place: str, options: ScoreOptions) -> _Record:
         record = json.loads(line.decode().removeprefix("\ufeff"))
     except UnicodeDecodeError as error:
         return Row(None, None, place, f"not UTF-8: {error.reason} at {error.start}"), nothing
+    except json.JSONDecodeError as error:
+        told = f"not JSON: {error.msg} at column {error.pos + 1}"
+        return Row(None, None, place, told), nothing
     except (ValueError, RecursionError) as error:
         return Row(None, None, place, f"not JSON: {error}"), nothing
     if not isinstance(record, dict):
@@ -270,13 +280,16 @@ def _kept(value: object) -> str | None:
 
 def _csv(fragment: Fragment, options: ScoreOptions) -> Iterator[_Record]:
     with _opened(fragment.address, 0) as stream:
-        header, delimiter, start = read_header(stream.read(HEADER_BYTES), options.text_column)
+        beginning = stream.read(HEADER_BYTES)
+    header, delimiter, start = read_header(beginning, options.text_column)
     check_columns(header, options)
+    lines_before = beginning[:start].count(b"\n")
     start = fragment.start or start
     with _opened(fragment.address, start) as stream:
         lines = Lines(stream, start, None if fragment.end == END else fragment.end)
         for position, record in parse(lines, delimiter):
-            yield _csv_row(record, f"byte {position}", header, options)
+            place = _place(fragment, lines_before + lines.record_line, position)
+            yield _csv_row(record, place, header, options)
 
 
 def _csv_row(
