@@ -324,6 +324,7 @@ def test_the_models_that_ship_are_listed() -> None:
     for model in found:
         assert re.search(rf"^{model['name']}( \(default\))?$", told, re.MULTILINE)
         assert f"  size         {model['mb']} MB" in told
+        assert f"  sha256       {model['sha256']}" in told
         assert model["licence"]
         assert Path(model["folder"], "README.md").is_file()
 

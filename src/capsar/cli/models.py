@@ -45,6 +45,7 @@ def _described(name: str, bundle: Bundle, default: str) -> dict[str, Any]:
         "name": name,
         "default": name == default,
         "folder": str(bundle.folder),
+        "sha256": bundle.fingerprint(),
         "mb": round(sum(bundle.files.values()) / 1e6, 1),
         "finds_aspects": "spans.onnx" in bundle.files,
         "network": shipped.get("network", ""),
@@ -68,4 +69,5 @@ def _lines(described: dict[str, Any]) -> Iterator[tuple[str, str]]:
         told = f"accuracy {figures['accuracy']:.3f}, macro-F1 {figures['macro_f1']:.3f}"
         yield "never met", f"{name}: {told}"
     yield "licence", described["licence"] or "see its README.md"
+    yield "sha256", described["sha256"]
     yield "card", f"{described['folder']}/README.md"
