@@ -207,7 +207,7 @@ def test_a_review_is_shown_sentence_by_sentence(trained: Path) -> None:
     done = capsar(
         "analyze", f"{review} Fine soup.", "--aspect", "soup", "--model", "run/bundle", cwd=trained
     )
-    shown = done.stdout.splitlines()[1:]
+    shown = done.stdout.splitlines()[2:]
     assert all(line.endswith("The soup was great. … Fine soup.") for line in shown)
 
 
@@ -284,11 +284,63 @@ def test_texts_are_analyzed_for_people(trained: Path) -> None:
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0].startswith("soup: ")
-    assert [line.split()[0] for line in lines[1:]] == ["negative", "neutral", "positive"]
-    assert all("[bold]soup[/bold]" in line for line in lines[1:])
+    assert lines[1] == "capsule lengths for soup:"
+    assert [line.split()[0] for line in lines[2:]] == ["negative", "neutral", "positive"]
+    assert all("[bold]soup[/bold]" in line for line in lines[2:])
     page = (trained / "page.html").read_text(encoding="utf-8")
     assert "<b>" not in page  # the text is shown, not interpreted
     assert "great" in page
+
+
+def test_capsules_are_shown_below_what_they_were_asked_about(small_bundle: Path) -> None:
+    asked = ("analyze", "Cold soup, warm tea.", "--model", small_bundle)
+    given = capsar(*asked, "--aspect", "tea", "--aspect", "soup").stdout.splitlines()
+    labels = [line for line in given if line.startswith("capsule")]
+    assert labels == ["capsule lengths for tea:", "capsule lengths for soup:"]
+    assert [line.split()[0] for line in given[3:6]] == ["negative", "neutral", "positive"]
+    assert all(line.startswith("  ") for line in given[3:6])
+    found = capsar(*asked).stdout.splitlines()
+    assert "capsule lengths for the whole sentence:" in found
+
+
+def test_tables_are_analyzed_by_their_column_of_texts(small_bundle: Path, tmp_path: Path) -> None:
+    """Not line by line, and whatever is wrong with the labels beside them."""
+    review = '7,"Cold ""soup"",\nwarm tea.",stew,0\n8,,,\n9,Café,,\n'
+    (tmp_path / "r.csv").write_text(f"id,review,aspect,polarity\n{review}", encoding="latin-1")
+    (tmp_path / "r.tsv").write_text("review\tstart\nFine, staff\t3\n")
+    (tmp_path / "r.jsonl").write_text('{"review": "Cold soup.", "polarity": 9}\n{"review": null}\n')
+    asked = ("--text-column", "review", "--encoding", "latin-1", "--json", "--model", small_bundle)
+    for name, texts in (
+        ("r.csv", ['Cold "soup",\nwarm tea.', "", "Café"]),
+        ("r.tsv", ["Fine, staff"]),
+        ("r.jsonl", ["Cold soup.", ""]),
+    ):
+        done = capsar("analyze", name, *asked, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert [json.loads(line)["text"] for line in done.stdout.splitlines()] == texts
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("r.csv", b"id,review\n1,Cold soup.\n", "found ['id', 'review']. Rename the column or say"),
+        ("r.csv", b"text,id\nCold soup.\n", "line 2: expected 2 fields"),
+        ("r.csv", b"text\ncaf\xe9\n", "--encoding latin-1"),
+        ("r.jsonl", b'{"review": "Cold soup."}\n', "no field 'text'; found ['review']"),
+        ("r.jsonl", b'{"text": 7}\n', "must hold text, got int"),
+        ("r.jsonl", b"Cold soup.\n", "line 1: not JSON"),
+        ("r.parquet", b"PAR1", "`capsar score` reads Parquet"),
+        ("r.csv.gz", b"", "`capsar score` reads Parquet"),
+        ("r.xml", b"<a/>", "give CSV, TSV or JSON Lines, or a text a line"),
+    ],
+)
+def test_tables_without_texts_are_refused(
+    tmp_path: Path, name: str, content: bytes, message: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    done = capsar("analyze", name, "--model", "fast", "--json", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
 
 
 def test_a_model_is_inspected(small_bundle: Path) -> None:
@@ -431,6 +483,7 @@ def test_a_run_is_shown_for_people_and_goes_on(trained: Path) -> None:
         (["evaluate", "absent", "--data", "reviews.csv"], "is not a bundle"),
         (["inspect", "absent"], "no such folder"),
         (["inspect", "."], "has no manifest.json"),
+        (["analyze", "Cold tea.", "--aspect", "Tea", "--model", "run/bundle"], "there, as 'tea'."),
         (["export", "absent", "x"], "is not a bundle"),
         (["export", "run", "."], "something else than a bundle; name another"),
         (["train", "--data", "mams:test"], "only evaluation opens it"),

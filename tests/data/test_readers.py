@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import logging
 import subprocess
 import sys
@@ -365,6 +366,30 @@ def test_jsonl(write: Write) -> None:
     ]  # fmt: skip
     assert [error.record for error in bad(rows)] == ["line 4", "line 5"]
     assert rows[1].group == rows[2].group == "line 2"
+
+
+@pytest.mark.parametrize(
+    ("labels", "is_refused"),
+    [(["0", "1"], True), (["1", " 0 ", ""], True), (["0"], True), (["1"], False),
+     (["-1", "0", "1"], False), (["0", "+1"], False), (["neutral", "1", "0"], False)],
+)  # fmt: skip
+def test_labels_of_two_meanings_are_refused(
+    write: Write, labels: list[str], is_refused: bool
+) -> None:
+    table = "text,polarity\n" + "".join(f"x,{label}\n" for label in labels)
+    lines = "".join(json.dumps({"text": "x", "polarity": label}) + "\n" for label in labels)
+    for path in (write("i.csv", table.encode()), write("k.jsonl", lines.encode())):
+        rows = list(read_rows(path))
+        assert [error.record for error in bad(rows)] == ["the file"] * is_refused
+        if is_refused:
+            assert "write the words negative, neutral and positive" in bad(rows)[0].reason
+            with pytest.raises(FormatError, match="0 may mean negative or neutral"):
+                list(read_examples(path))
+
+
+def test_numbers_of_two_meanings_are_refused_in_json(write: Write) -> None:
+    nested = b'{"text": "Slow tea", "aspects": [{"aspect": "tea", "polarity": 0}]}\n'
+    assert "0 may mean" in bad(list(read_rows(write("k.jsonl", nested))))[0].reason
 
 
 @pytest.mark.parametrize(

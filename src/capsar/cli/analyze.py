@@ -22,20 +22,27 @@ if TYPE_CHECKING:
     from capsar.schema import AspectSentiment
     from capsar.text import Span
 
-_ENDINGS = {".txt", ".csv", ".tsv", ".json", ".jsonl", ".md", ".gz", ".zip", ".xml"}
+_ENDINGS = {
+    ".txt", ".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".md", ".gz", ".zip", ".xml", ".parquet"
+}  # fmt: skip
 _COLOURS = {"negative": (200, 60, 60), "neutral": (120, 120, 120), "positive": (40, 140, 70)}
 
 
 def analyze_command(  # noqa: PLR0913
     source: Annotated[
-        str, typer.Argument(metavar="TEXT|FILE|-", help="A text, a file of one text a line, or -.")
+        str,
+        typer.Argument(
+            metavar="TEXT|FILE|-",
+            help="A text; a file of one text a line, CSV, TSV or JSON Lines; or - for lines.",
+        ),
     ],
     *,
     model: Annotated[
         str, typer.Option(help="A shipped model's name, a trained model's folder, or a hub id.")
     ] = DEFAULT_MODEL,
     aspect: Annotated[
-        list[str] | None, typer.Option(help="What to ask about; may be given several times.")
+        list[str] | None,
+        typer.Option(help="What to ask about, in all its mentions; may be given several times."),
     ] = None,
     mode: Annotated[
         str | None,
@@ -46,6 +53,8 @@ def analyze_command(  # noqa: PLR0913
     ] = 0.0,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object a text.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write the shaded words to this page.")] = None,
+    text_column: Annotated[str, typer.Option(help="Of CSV and JSONL files.")] = "text",
+    encoding: Annotated[str, typer.Option(help="Of files.")] = "utf-8",
     text: Annotated[
         bool, typer.Option("--text", help="Take the argument as a text, whatever it looks like.")
     ] = False,
@@ -60,9 +69,12 @@ def analyze_command(  # noqa: PLR0913
 
     `capsar analyze reviews.txt --json`
 
+    `capsar analyze reviews.csv --text-column review`
+
     `capsar analyze "Great food, terrible service." --model runs/mine/bundle`
     """
     from capsar.analyze import load
+    from capsar.data.readers import read_texts
     from capsar.errors import ConfigError
 
     if json and html:
@@ -75,7 +87,8 @@ def analyze_command(  # noqa: PLR0913
         return
     with stream:
         asked = _Asked(aspect)
-        texts = asked.seen(_lines(stream, source))
+        name = "standard input" if source == "-" else source
+        texts = asked.seen(read_texts(stream, name, column=text_column, encoding=encoding))
         answers = _answers(analyzer, texts, aspect, mode, min_confidence, some=asked.found)
         _show(analyzer, answers, aspect, as_json=json, html=html)
     asked.report()
@@ -99,18 +112,6 @@ def _open(source: str) -> BinaryIO | None:
     if not any(map(str.isspace, source)) and (path.suffix in _ENDINGS or os.sep in source):
         raise ConfigError(f"There is no file {source!r}; if it is a text, say --text")
     return None
-
-
-def _lines(stream: BinaryIO, source: str) -> Iterator[str]:
-    """The lines of a file or of standard input."""
-    from capsar.data.formats.plain import read_plain
-    from capsar.errors import FormatError
-
-    name = "standard input" if source == "-" else source
-    for row in read_plain(stream, name):
-        if isinstance(row, FormatError):
-            raise row
-        yield row.text  # type: ignore[union-attr]
 
 
 class _Asked:
@@ -205,6 +206,7 @@ def _lines_of(
         yield Text("(no aspect found)")
     given = list(dict.fromkeys(found.text for found in aspects)) if asked else [None]
     for one in given:
+        yield Text(f"capsule lengths for {one or 'the whole sentence'}:")
         explanation = analyzer.explain(text, one)
         for polarity, length in explanation.lengths.items():
             yield _shaded(explanation, polarity, length)
@@ -253,7 +255,7 @@ def _shaded(explanation: Explanation, polarity: str, length: float) -> Text:
 
     from capsar.sentences import without_markup
 
-    line = Text(f"{polarity:<8} {length:.2f}  ")
+    line = Text(f"  {polarity:<8} {length:.2f}  ")
     position = explanation.words[0][0] if explanation.words else 0
     for (start, end), score in zip(explanation.words, explanation.about[polarity], strict=True):  # type: ignore[index]
         between = explanation.text[position:start]

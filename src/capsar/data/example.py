@@ -90,9 +90,13 @@ def find_spans(text: str, aspect: str) -> tuple[AspectSpan, ...]:
             raise DataError(f"Aspect {_shorten(aspect)!r} occurs more than {MAX_MENTIONS} times")
         start = text.find(aspect, start + len(aspect))
     if not spans:
+        place = text.lower().find(aspect.lower()) if aspect.strip() else -1
+        there = text[place : place + len(aspect)] if place >= 0 else ""
+        # Some letters are longer in lower case: only what is the same but for case is told.
+        told = f", as {_shorten(there)!r}" if there.lower() == aspect.lower() and there else ""
         raise AspectNotFoundError(
             f"Aspect {_shorten(aspect)!r} does not occur in the text. Aspects are matched by exact "
-            "characters; give start and end to choose a position."
+            f"characters; write it as it stands there{told}."
         )
     whole = [s for s in spans if not (cuts_word(text, s.start) or cuts_word(text, s.end))]
     return tuple(whole or spans)

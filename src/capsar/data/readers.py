@@ -8,16 +8,24 @@ import zipfile
 import zlib
 from enum import StrEnum
 from lzma import LZMAError
+from pathlib import PurePath
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
 from capsar.data.example import Example
 from capsar.data.formats.arts import read_arts
 from capsar.data.formats.bing_liu import read_bing_liu
 from capsar.data.formats.plain import read_plain
-from capsar.data.formats.tables import Columns, read_csv, read_jsonl
+from capsar.data.formats.tables import (
+    Columns,
+    read_csv,
+    read_csv_texts,
+    read_jsonl,
+    read_jsonl_texts,
+)
 from capsar.data.formats.three_line import read_three_line
 from capsar.data.formats.xml import read_xml
-from capsar.errors import ConfigError, FormatError
+from capsar.data.rows import read_lines
+from capsar.errors import ConfigError, DataError, FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,6 +61,8 @@ _BY_SUFFIX = {
     ".ndjson": Format.JSONL,
     ".unlabel": Format.PLAIN,
 }
+_NO_LINES = (".parquet", ".pq", ".gz", ".bz2", ".zst", ".lz4", ".xz", ".zip", ".xls", ".xlsx")
+"""Endings of files whose lines are no texts."""
 
 
 def find_format(path: Path) -> Format:
@@ -144,6 +154,46 @@ def read_examples(
         _LOG.warning(
             "%s: %d bad records passed over; `capsar data check` names them", path, skipped
         )
+
+
+def read_texts(
+    stream: BinaryIO, path: str, *, column: str = "text", encoding: str = "utf-8"
+) -> Iterator[str]:
+    """Yield the texts of a file, labelled or not: a column of CSV or JSON Lines, or its lines.
+
+    Args:
+        stream: The file, opened.
+        path: Its name, which tells how it is written.
+        column: The one of a CSV or JSON Lines file that holds texts.
+        encoding: Of the file.
+
+    Raises:
+        DataError: If it is a file of some other kind.
+        FormatError: At the first record that cannot be read.
+    """
+    suffix = PurePath(path).suffix.lower()
+    texts: Iterator[str | FormatError]
+    match _BY_SUFFIX.get(suffix, Format.PLAIN):
+        case Format.CSV:
+            delimiter = "\t" if suffix == ".tsv" else None
+            texts = read_csv_texts(
+                stream, path, column=column, encoding=encoding, delimiter=delimiter
+            )
+        case Format.JSONL:
+            texts = read_jsonl_texts(stream, path, column=column, encoding=encoding)
+        case Format.PLAIN if suffix not in _NO_LINES:
+            texts = (
+                line.error or line.text for line in read_lines(stream, path, encoding=encoding)
+            )
+        case _:
+            raise DataError(
+                f"{path!r} is not read text by text: give CSV, TSV or JSON Lines, or a text a "
+                "line. `capsar score` reads Parquet and compressed files, too."
+            )
+    for text in texts:
+        if isinstance(text, FormatError):
+            raise text
+        yield text
 
 
 def _read_stream(

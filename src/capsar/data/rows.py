@@ -103,7 +103,7 @@ def describe_decode_error(error: UnicodeDecodeError) -> str:
         return _UTF_16
     return (
         f"byte 0x{byte:02x} at position {error.start} is not valid {error.encoding}; "
-        "save the file as UTF-8, or give its encoding (for example latin-1)"
+        "save the file as UTF-8, or give its encoding (as --encoding latin-1)"
     )
 
 

@@ -13,7 +13,7 @@ import csv
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from capsar.data.example import AspectSpan, Example, find_spans
 from capsar.data.rows import MAX_RECORD_BYTES, Line, Notice, Row, parse_label, read_lines
@@ -44,33 +44,71 @@ def read_csv(
     delimiter: str | None = None,
 ) -> Iterator[Row]:
     """Yield the rows of a CSV file with a header line; `delimiter=None` finds it in the header."""
-    source = _CsvLines(read_lines(stream, path, encoding=encoding))
-    header_line = next(source, "")
-    if source.error:
-        yield source.error
+    table = _open_csv(stream, path, encoding, delimiter)
+    if isinstance(table, FormatError):
+        yield table
         return
-    delimiter = delimiter or max(",;\t|", key=header_line.count)
-    try:
-        cells = next(csv.reader([header_line], delimiter=delimiter, strict=True), [])
-    except csv.Error as error:
-        yield FormatError(path, "line 1", f"the header is not CSV: {error}")
-        return
-    header = [cell.strip() for cell in cells]
+    header, records = table
     problem = _check_header(header, columns)
     if problem:
         yield FormatError(path, _HEADER, problem)
         return
     yield from _describe_header(header, columns)
-    for record, values in _records(
-        csv.reader(source, delimiter=delimiter, strict=True), source, path
-    ):
+    labels: set[str] = set()
+    for record, values in records:
         if isinstance(values, FormatError):
             yield values
+        else:
+            yield from _read_fields(values, columns, path, record, labels)
+    yield from _doubt(labels, path)
+
+
+def read_csv_texts(
+    stream: BinaryIO, path: str, *, column: str, encoding: str, delimiter: str | None
+) -> Iterator[str | FormatError]:
+    """Yield one column of a CSV file, whatever else it holds."""
+    table = _open_csv(stream, path, encoding, delimiter)
+    if isinstance(table, FormatError):
+        yield table
+        return
+    header, records = table
+    if column not in header:
+        yield FormatError(path, _HEADER, _no_text(column, header))
+        return
+    for _, values in records:
+        yield values if isinstance(values, FormatError) else values[column]
+
+
+def _open_csv(
+    stream: BinaryIO, path: str, encoding: str, delimiter: str | None
+) -> tuple[list[str], Iterator[tuple[str, dict[str, str] | FormatError]]] | FormatError:
+    """Return the names of columns, and each record's place and its fields."""
+    source = _CsvLines(read_lines(stream, path, encoding=encoding))
+    header_line = next(source, "")
+    if source.error:
+        return source.error
+    delimiter = delimiter or max(",;\t|", key=header_line.count)
+    try:
+        cells = next(csv.reader([header_line], delimiter=delimiter, strict=True), [])
+    except csv.Error as error:
+        return FormatError(path, "line 1", f"the header is not CSV: {error}")
+    header = [cell.strip() for cell in cells]
+    return header, _fields(header, source, path, delimiter)
+
+
+def _fields(
+    header: list[str], source: _CsvLines, path: str, delimiter: str
+) -> Iterator[tuple[str, dict[str, str] | FormatError]]:
+    """Yield each record's place and its fields by name, or what is wrong with it; no empty ones."""
+    reader = csv.reader(source, delimiter=delimiter, strict=True)
+    for record, values in _records(reader, source, path):
+        if isinstance(values, FormatError):
+            yield record, values
         elif values and len(values) != len(header):
             reason = f"expected {len(header)} fields as in the header, got {len(values)}"
-            yield FormatError(path, record, reason)
+            yield record, FormatError(path, record, reason)
         elif any(values):
-            yield from _read_fields(dict(zip(header, values, strict=True)), columns, path, record)
+            yield record, dict(zip(header, values, strict=True))
 
 
 def _records(
@@ -103,52 +141,83 @@ def read_jsonl(
     """Yield the rows of a JSON Lines file."""
     # A field that was asked for by name and never comes is a slip, not a choice.
     awaited = {name for name in _renamed(columns) if name != columns.text}
+    labels: set[str] = set()
+    for record, values in _objects(stream, path, columns.text, encoding):
+        if isinstance(values, FormatError):
+            yield values
+        else:
+            awaited -= _names(values)
+            yield from _read_json(values, columns, path, record, labels)
+    if awaited:
+        yield FormatError(path, "the file", f"no record has the field {sorted(awaited)!r}")
+    yield from _doubt(labels, path)
+
+
+def read_jsonl_texts(
+    stream: BinaryIO, path: str, *, column: str, encoding: str
+) -> Iterator[str | FormatError]:
+    """Yield one field of each line of a JSON Lines file, whatever else it holds."""
+    for record, values in _objects(stream, path, column, encoding):
+        if isinstance(values, FormatError):
+            yield values
+        elif column not in values:
+            yield FormatError(path, record, _no_text(column, list(values), kind="field"))
+        elif isinstance(values[column] or "", str):
+            yield values[column] or ""
+        else:
+            kind = type(values[column]).__name__
+            yield FormatError(path, record, f"the field {column!r} must hold text, got {kind}")
+
+
+def _objects(
+    stream: BinaryIO, path: str, text: str, encoding: str
+) -> Iterator[tuple[str, dict[str, Any] | FormatError]]:
+    """Yield the place of each line that is not empty and the object in it, or what is wrong."""
     for line in read_lines(stream, path, encoding=encoding):
+        record = f"line {line.number}"
         if line.error:
-            yield line.error
+            yield record, line.error
             continue
         if not line.text.strip():
             continue
-        record = f"line {line.number}"
         try:
             values = json.loads(line.text)
         except json.JSONDecodeError as error:
-            yield FormatError(path, record, f"not JSON: {error.msg} at column {error.colno}")
+            reason = f"not JSON: {error.msg} at column {error.colno}"
         except (RecursionError, ValueError) as error:  # nested too deep, or too many digits
-            yield FormatError(path, record, f"not readable as JSON: {error}")
+            reason = f"not readable as JSON: {error}"
         else:
-            awaited -= _names(values)
-            yield from _read_json(values, columns, path, record)
-    if awaited:
-        yield FormatError(path, "the file", f"no record has the field {sorted(awaited)!r}")
+            if isinstance(values, dict):
+                yield record, values
+                continue
+            kind = type(values).__name__
+            reason = f"expected an object with the field {text!r}, got {kind}"
+        yield record, FormatError(path, record, reason)
 
 
-def _names(values: object) -> set[str]:
+def _names(values: dict[str, Any]) -> set[str]:
     """The names of all fields of a JSON record, those of its aspects included."""
-    if not isinstance(values, dict):
-        return set()
     aspects = values.get("aspects")
     nested = aspects if isinstance(aspects, list) else []
     return set(values).union(*(set(a) for a in nested if isinstance(a, dict)))
 
 
-def _read_json(values: object, columns: Columns, path: str, record: str) -> Iterator[Row]:
-    if not isinstance(values, dict):
-        reason = f"expected an object with the field {columns.text!r}, got {type(values).__name__}"
-        yield FormatError(path, record, reason)
-        return
+def _read_json(
+    values: dict[str, Any], columns: Columns, path: str, record: str, labels: set[str]
+) -> Iterator[Row]:
     aspects = values.get("aspects")
     if aspects is None:
-        yield from _read_fields(values, columns, path, record)
+        yield from _read_fields(values, columns, path, record, labels)
         return
     if not (isinstance(aspects, list) and all(isinstance(aspect, dict) for aspect in aspects)):
         yield FormatError(path, record, "'aspects' must be a list of objects")
         return
     if not aspects:
-        yield from _read_fields({columns.text: values.get(columns.text)}, columns, path, record)
+        only = {columns.text: values.get(columns.text)}
+        yield from _read_fields(only, columns, path, record, labels)
     for number, aspect in enumerate(aspects, start=1):
         place = f"{record}, aspect {number}"
-        yield from _read_fields({**values, **aspect}, columns, path, place, group=record)
+        yield from _read_fields({**values, **aspect}, columns, path, place, labels, group=record)
 
 
 class _CsvLines(Iterator[str]):
@@ -200,10 +269,7 @@ def _renamed(columns: Columns) -> list[str]:
 def _check_header(header: list[str], columns: Columns) -> str:
     """Say what is wrong with a header, or return an empty string."""
     if columns.text not in header:
-        return (
-            f"no column {columns.text!r}; found {header!r}. "
-            "Rename the column or say which one holds the text (--text-column)"
-        )
+        return _no_text(columns.text, header)
     for name in _renamed(columns):
         if name not in header:
             return f"no column {name!r}; found {header!r}"
@@ -214,8 +280,31 @@ def _check_header(header: list[str], columns: Columns) -> str:
     return f"more than one column {sorted(repeated)!r}" if repeated else ""
 
 
+def _no_text(name: str, found: list[str], *, kind: str = "column") -> str:
+    return (
+        f"no {kind} {name!r}; found {found!r}. "
+        f"Rename the {kind} or say which one holds the text (--text-column)"
+    )
+
+
+def _doubt(labels: set[str], path: str) -> Iterator[FormatError]:
+    """Refuse labels that two habits read in two ways, once all of them are seen."""
+    if "0" in labels and labels <= {"0", "1"}:
+        reason = (
+            "every polarity is 0 or 1, and 0 may mean negative or neutral; write the words "
+            "negative, neutral and positive"
+        )
+        yield FormatError(path, "the file", reason)
+
+
 def _read_fields(
-    values: Mapping[str, object], columns: Columns, path: str, record: str, *, group: str = ""
+    values: Mapping[str, object],
+    columns: Columns,
+    path: str,
+    record: str,
+    labels: set[str],
+    *,
+    group: str = "",
 ) -> Iterator[Row]:
     text = values.get(columns.text)
     if not isinstance(text, str) or not text.strip():
@@ -225,6 +314,7 @@ def _read_fields(
     polarity = None
     label = values.get(columns.polarity)
     if label is not None and label != "":
+        labels.add(str(label).strip())
         parsed = parse_label(path, record, str(label))
         if isinstance(parsed, FormatError):
             yield parsed
