@@ -213,10 +213,30 @@ def test_the_folder_of_a_run_is_its_model(small_bundle: Path, tmp_path: Path) ->
     assert find_bundle(tmp_path / "mine").files == find_bundle(small_bundle).files
 
 
+@pytest.mark.parametrize("left", ["checkpoints/00000002", "log.jsonl"])
+def test_a_run_that_is_not_finished_is_told_from_a_damaged_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine" / left).mkdir(parents=True)
+    for model in ("mine", "mine/bundle", tmp_path / "mine"):  # the second might be a hub id
+        with pytest.raises(ArtifactError, match=r"'.*mine' is not finished.*again, with the same"):
+            find_bundle(model)
+
+
+def test_a_revision_is_part_of_the_name_where_there_is_no_option(hub: Hub, tmp_path: Path) -> None:
+    assert ask(hub, tmp_path / "cache", model=f"{MODEL}@v1") in ANSWERS
+    assert any(path.startswith(f"/api/models/{MODEL}/revision/v1") for path in hub.asked)
+    assert not any("main" in path for path in hub.asked)
+    assert "has no revision 'v2'" in ask(hub, tmp_path / "cache", model=f"{MODEL}@v2")
+    told = ask(hub, tmp_path / "cache", model=f"{MODEL}@v1", settings="revision='main'")
+    assert told.startswith("ConfigError 'capsar/small@v1' is to be loaded at revision 'main'")
+
+
 @pytest.mark.parametrize(
     "model",
     ["absent", "runs/mine/bundle", "/absent/x", "./absent", "../a/b", "~/model", "a\\b", "", "\0",
-     "x" * 5000, "https://hub/a/b", "a/b\n", "ü/model", Path("capsar/small")],
+     "x" * 5000, "https://hub/a/b", "a/b\n", "a/b@", "a@b", "ü/model", Path("capsar/small")],
     ids=lambda model: repr(model)[:20],
 )  # fmt: skip
 def test_what_is_no_hub_id_is_not_asked_of_a_hub(

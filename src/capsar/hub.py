@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from capsar import __version__
-from capsar.bundle import FILES, open_bundle
+from capsar.bundle import FILES, MANIFEST, open_bundle
 from capsar.errors import ArtifactError, ConfigError, MissingExtraError, VersionMismatchError
 
 if TYPE_CHECKING:
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 SHIPPED_MODELS = Path(__file__).parent / "models"
 DEFAULT_MODEL = "base"
 _BUNDLE_OF_RUN = "bundle"
-_HUB_ID = re.compile(r"[a-zA-Z0-9][\w.-]*/[\w.-]+", re.ASCII)
+_LEFT_BY_RUN = ("checkpoints", "log.jsonl")
+_HUB_ID = re.compile(r"([a-zA-Z0-9][\w.-]*/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
 
 
 def shipped_models() -> list[str]:
@@ -35,13 +36,13 @@ def find_bundle(
 
     Args:
         model: The name of a model that ships, a bundle's folder or that of the run that trained it,
-            or `owner/name` where there is no such folder.
+            or `owner/name` where there is no such folder, or `owner/name@revision`.
         revision: The branch, tag or commit of a hub model; by default its main branch.
         local_files_only: Whether to use only what an earlier download left in the hub's cache.
 
     Raises:
         ArtifactError: If there is no such model, or it is damaged or of another version.
-        ConfigError: If a revision of a folder is asked for.
+        ConfigError: If a revision of a folder is asked for, or two of a hub model.
         MissingExtraError: If it is a hub id and `huggingface_hub` is not installed.
     """
     folder = SHIPPED_MODELS / model if model in shipped_models() else Path(model)
@@ -53,13 +54,21 @@ def find_bundle(
         if revision is not None:
             raise ConfigError(f"{str(model)!r} is a folder, which has no revision {revision!r}")
         inside = folder / _BUNDLE_OF_RUN
+        if not inside.is_dir():
+            _refuse_unfinished(folder)
         return open_bundle(inside if inside.is_dir() else folder)
-    if is_there or not isinstance(model, str) or not _HUB_ID.fullmatch(model):
+    if folder.name == _BUNDLE_OF_RUN:
+        _refuse_unfinished(folder.parent)
+    hub_id = _HUB_ID.fullmatch(model) if isinstance(model, str) else None
+    if is_there or hub_id is None:
         raise ArtifactError(
             f"{str(model)!r} is not a bundle: no such folder. Name a trained model's folder, a "
             f"model that ships ({', '.join(shipped_models())}), or one of the hub as 'owner/name'."
         )
-    snapshot = _download(model, revision, local_files_only=local_files_only)
+    if hub_id[2] and revision not in (None, hub_id[2]):
+        raise ConfigError(f"{model!r} is to be loaded at revision {revision!r}; name one of them")
+    name, at = hub_id[1], revision or hub_id[2]
+    snapshot = _download(name, at, local_files_only=local_files_only)
     cached, cache = snapshot.parents[1], snapshot.parents[2]
     try:
         # The cache holds each content once, and snapshots that are links to it.
@@ -71,6 +80,16 @@ def find_bundle(
             f"{error} It came from the hub model {model!r}: remove {str(cached)!r} to download it "
             "anew; if it is still refused, ask the model's owner."
         ) from error
+
+
+def _refuse_unfinished(folder: Path) -> None:
+    """Tell the folder of a training run that was stopped from one that is no model at all."""
+    is_bundle = (folder / MANIFEST).exists()
+    if not is_bundle and any((folder / name).exists() for name in _LEFT_BY_RUN):
+        raise ArtifactError(
+            f"The training run in {str(folder)!r} is not finished: it has no bundle yet. Run its "
+            "`capsar train` command again, with the same --out: it goes on where it was stopped."
+        )
 
 
 def _download(model: str, revision: str | None, *, local_files_only: bool) -> Path:
