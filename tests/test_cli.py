@@ -468,22 +468,25 @@ def test_a_run_is_shown_for_people_and_goes_on(trained: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train"], "either a CONFIG.toml or --data"),
+        (["train"], "either --data, as in `capsar train --from base --data reviews.csv --out"),
+        (["train", "reviews.csv"], "to train on it, say --data"),
+        (["score", "reviews.csv"], "a folder to write: capsar score reviews.csv scored"),
+        (["score"], "Name what to score and then a folder to write"),
         (["train", "--data", "x.csv", "--set", "units=3"], "is not SECTION.NAME=VALUE"),
         (["train", "--data", "x.csv", "--set", "model.unit=3"], "has no ['unit']"),
         (["train", "--data", "absent.csv"], "cannot be read"),
         (["train", "absent.toml"], "Cannot read the configuration"),
-        (["evaluate", "run"], "either --dataset or --data"),
+        (["evaluate", "run"], "either --data FILE or --dataset NAME"),
         (
             ["evaluate", "run/bundle", "--dataset", "twitter", "--robustness"],
             "robustness is measured on: semeval14-restaurants",
         ),
         (["analyze", "Cold soup.", "--model", "absent"], "is not a bundle"),
         (["analyze", "Cold tea.", "--aspect", "soup", "--model", "run/bundle"], "does not occur"),
+        (["analyze", "Cold tea.", "--aspect", "Tea", "--model", "run/bundle"], "there, as 'tea'."),
         (["evaluate", "absent", "--data", "reviews.csv"], "is not a bundle"),
         (["inspect", "absent"], "no such folder"),
         (["inspect", "."], "has no manifest.json"),
-        (["analyze", "Cold tea.", "--aspect", "Tea", "--model", "run/bundle"], "there, as 'tea'."),
         (["export", "absent", "x"], "is not a bundle"),
         (["export", "run", "."], "something else than a bundle; name another"),
         (["train", "--data", "mams:test"], "only evaluation opens it"),
@@ -496,6 +499,45 @@ def test_bad_commands_say_what_to_do(trained: Path, arguments: list[str], messag
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_bad_data_leaves_no_folder_and_names_the_doctor(trained: Path) -> None:
+    (trained / "bad.csv").write_text("text,aspect,polarity\nCold soup.,stew,negative\n")
+    for command in (("train", "--out", "refused/run"), ("evaluate", "run/bundle")):
+        done = capsar(*command, "--data", "bad.csv", cwd=trained)
+        assert done.returncode == 2
+        assert "bad.csv: line 2: Aspect 'stew' does not occur" in done.stderr
+        assert done.stderr.endswith(". `capsar data check bad.csv` names all that is bad\n")
+    assert not (trained / "refused").exists()
+
+
+def test_files_of_another_encoding_are_trained_and_judged_on(trained: Path) -> None:
+    write_reviews(trained / "utf-8.csv", 60)
+    text = (trained / "utf-8.csv").read_text(encoding="utf-8").replace("soup", "café")
+    (trained / "latin.csv").write_text(text, encoding="latin-1")
+    assert "café" in text
+    begun = ("train", "--data", "latin.csv", "--out", "latin", "--set", "train.max_epochs=1",
+             "--set", "data.word_dim=8", "--set", "model.units=4")  # fmt: skip
+    refused = capsar(*begun, cwd=trained)
+    assert (refused.returncode, "--encoding latin-1" in refused.stderr) == (2, True)
+    done = capsar(*begun, "--encoding", "latin-1", cwd=trained)
+    assert done.returncode == 0, done.stderr
+    judge = ("evaluate", "latin", "--data", "latin.csv")
+    assert capsar(*judge, cwd=trained).returncode == 2
+    done = capsar(*judge, "--encoding", "latin-1", cwd=trained)
+    assert done.returncode == 0, done.stderr
+    assert "60 examples, 0 left out" in done.stdout
+
+
+def test_a_model_judged_on_what_it_was_trained_on_is_told_so(trained: Path) -> None:
+    (trained / "copy.csv").write_bytes((trained / "reviews.csv").read_bytes())
+    for name in ("reviews.csv", "copy.csv"):
+        done = capsar("evaluate", "run", "--data", name, "--json", cwd=trained)
+        assert done.returncode == 0
+        assert json.loads(done.stdout)["figures"]["num_examples"] == 150
+        assert f"trained on this very file, '{name}'" in done.stderr
+    write_reviews(trained / "others.csv", 20, seed=4)
+    assert capsar("evaluate", "run", "--data", "others.csv", cwd=trained).stderr == ""
 
 
 @pytest.mark.data

@@ -242,6 +242,8 @@ class DataConfig:
     text_column: str = "text"
     aspect_column: str = "aspect"
     polarity_column: str = "polarity"
+    encoding: str = "utf-8"
+    """Of CSV, JSONL, three-line and plain files."""
 
     def __post_init__(self) -> None:
         for name in ("train", "polarity_only", "dev"):

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from capsar.analyze import Analyzer
     from capsar.data.example import Example
+    from capsar.data.formats.tables import Columns
     from capsar.evaluation.calibration import CalibrationFigures
     from capsar.evaluation.evaluate import Evaluation
     from capsar.evaluation.extraction import Extraction
@@ -36,6 +37,7 @@ def evaluate_command(  # noqa: PLR0913
     text_column: Annotated[str, typer.Option(help="Of CSV and JSONL files.")] = "text",
     aspect_column: Annotated[str, typer.Option(help="Of CSV and JSONL files.")] = "aspect",
     polarity_column: Annotated[str, typer.Option(help="Of CSV and JSONL files.")] = "polarity",
+    encoding: Annotated[str, typer.Option(help="Of CSV, JSONL and plain files.")] = "utf-8",
     robustness: Annotated[
         bool, typer.Option("--robustness", help="Judge on rewritten test sentences (ARTS) too.")
     ] = False,
@@ -80,8 +82,10 @@ def evaluate_command(  # noqa: PLR0913
         raise ConfigError("--gradients are shown beside --faithfulness; give both")
     columns = Columns(text=text_column, aspect=aspect_column, polarity=polarity_column)
     rewritten = arts_examples(dataset) if robustness else []
-    examples = _read(dataset, data, columns)
+    examples = _read(dataset, data, columns, encoding)
     analyzer = load(bundle, backend=backend)
+    if data is not None:
+        _warn_if_trained_on(bundle, data)
     rankers = _gradient_rankers(bundle) if gradients else {}
     judges: list[tuple[bool, Judge]] = [
         (True, _judge_task),
@@ -165,16 +169,32 @@ def _gradient_rankers(bundle: str) -> dict[str, Ranker]:
     return {"gradient": ranker.load(folder), "gradient_norm": ranker.load(folder, by_norm=True)}
 
 
-def _read(dataset: str, data: Path | None, columns: object) -> list[Example]:
+def _read(dataset: str, data: Path | None, columns: Columns, encoding: str) -> list[Example]:
+    from capsar.cli.data import advising_check
     from capsar.data.catalog import test_examples
     from capsar.data.readers import read_examples
     from capsar.errors import ConfigError
 
     if bool(dataset) == (data is not None):
-        raise ConfigError("Give either --dataset or --data, and not both")
+        raise ConfigError("Give either --data FILE or --dataset NAME to judge on, and not both")
     if data is not None:
-        return list(read_examples(data, columns=columns))  # type: ignore[arg-type]
+        with advising_check():
+            return list(read_examples(data, columns=columns, encoding=encoding))
     return test_examples(dataset)
+
+
+def _warn_if_trained_on(bundle: str, data: Path) -> None:
+    from capsar.data.catalog import digest_file
+    from capsar.hub import find_bundle
+
+    trained_on = find_bundle(bundle).config.get("trained_on")
+    files = trained_on.get("files_sha256") if isinstance(trained_on, dict) else None
+    if isinstance(files, list) and digest_file(data) in files:
+        typer.echo(
+            f"capsar: the model was trained on this very file, {str(data)!r}: figures tell what it "
+            "remembers, not how it will do. Judge it on sentences that it has not seen",
+            err=True,
+        )
 
 
 def _print(evaluation: Evaluation) -> None:

@@ -20,10 +20,12 @@ STOPPED = 4
 
 def score_command(  # noqa: PLR0913
     inputs: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(metavar="INPUT…", help="Files, folders or patterns, here or in a store."),
-    ],
-    output: Annotated[str, typer.Argument(metavar="OUTPUT", help="A folder, here or in a store.")],
+    ] = None,
+    output: Annotated[
+        str, typer.Argument(metavar="OUTPUT", help="A folder to write, here or in a store.")
+    ] = "",
     *,
     text_column: Annotated[str, typer.Option(help="The column that holds the reviews.")] = "text",
     aspect_column: Annotated[
@@ -59,8 +61,13 @@ def score_command(  # noqa: PLR0913
     an `error` instead; 2: it could not begin; 3: some files could not be read; 4: it was stopped (a
     full disk, a store that is gone, a signal) and can be run again.
     """
-    from capsar.errors import MissingExtraError
+    from capsar.errors import ConfigError, MissingExtraError
 
+    if not inputs:  # of one argument alone, the parser takes it for the last
+        given = output or "reviews.csv"
+        raise ConfigError(
+            f"Name what to score and then a folder to write: capsar score {given} scored"
+        )
     try:
         from capsar.bulk.job import ScoreOptions
         from capsar.bulk.run import Engine, JobStoppedError, score

@@ -48,6 +48,7 @@ def train_command(  # noqa: PLR0913
     text_column: Annotated[str, typer.Option(help="Of CSV and JSONL files.")] = "text",
     aspect_column: Annotated[str, typer.Option(help="Of CSV and JSONL files.")] = "aspect",
     polarity_column: Annotated[str, typer.Option(help="Of CSV and JSONL files.")] = "polarity",
+    encoding: Annotated[str, typer.Option(help="Of CSV, JSONL and plain files.")] = "utf-8",
     threads: Annotated[int, typer.Option(help="CPU threads; 0 for torch's own choice.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
@@ -59,18 +60,20 @@ def train_command(  # noqa: PLR0913
 
     `capsar train examples/restaurants.toml --set train.seed=1`
     """
+    from capsar.cli.data import advising_check
     from capsar.errors import ConfigError, MissingExtraError
 
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     content = _content(config, data or [], vectors)
     content["data"] |= {
-        f"{name}_column": value
-        for name, value in (
-            ("text", text_column),
-            ("aspect", aspect_column),
-            ("polarity", polarity_column),
+        name: value
+        for name, value, usual in (
+            ("text_column", text_column, "text"),
+            ("aspect_column", aspect_column, "aspect"),
+            ("polarity_column", polarity_column, "polarity"),
+            ("encoding", encoding, "utf-8"),
         )
-        if value != name
+        if value != usual
     }
     try:
         import torch
@@ -91,7 +94,7 @@ def train_command(  # noqa: PLR0913
         raise ConfigError(f"--threads must be 0 or more, got {threads}")
     if threads:
         torch.set_num_threads(threads)
-    with _Progress() as progress:
+    with advising_check(), _Progress() as progress:
         result = train(run, out, on_step=progress.show)
     _report(result, as_json=json)
 
@@ -102,7 +105,12 @@ def _content(config: Path | None, data: list[str], vectors: str) -> dict[str, An
     from capsar.errors import ConfigError
 
     if (config is None) == (not data):
-        raise ConfigError("Give either a CONFIG.toml or --data, and not both")
+        raise ConfigError(
+            "Give either --data, as in `capsar train --from base --data reviews.csv --out "
+            "runs/mine`, or a CONFIG.toml, and not both"
+        )
+    if config and config.suffix in (".csv", ".tsv", ".jsonl", ".xml"):
+        raise ConfigError(f"{str(config)!r} is no configuration; to train on it, say --data")
     sources = data[0] if len(data) == 1 else data
     content: dict[str, Any] = (
         read_config(config).as_dict() if config else {"data": {"train": sources}}

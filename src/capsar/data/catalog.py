@@ -143,8 +143,13 @@ def matches(path: Path, file: DataFile) -> bool:
     """Tell whether a file on disk is the published one."""
     if path.stat().st_size != file.bytes:
         return False
+    return digest_file(path) == file.sha256
+
+
+def digest_file(path: Path) -> str:
+    """Return the sha256 of a file."""
     with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest() == file.sha256
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def identify(path: Path) -> tuple[Dataset, DataFile] | None:

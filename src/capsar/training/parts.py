@@ -173,4 +173,4 @@ def _read_source(source: str, data_config: DataConfig, *, default_part: str) -> 
         aspect=data_config.aspect_column,
         polarity=data_config.polarity_column,
     )
-    return list(read_examples(path, columns=columns))
+    return list(read_examples(path, columns=columns, encoding=data_config.encoding))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from capsar.config import ModelConfig, list_sources
-from capsar.data.catalog import datasets
+from capsar.data.catalog import datasets, digest_file
 from capsar.data.example import Example
 from capsar.errors import DataError
 from capsar.labels import CLASSES
@@ -94,7 +94,7 @@ def prepare_data(
         raise DataError(
             f"{data_config.train!r} has {len(train_part)} examples to train on and {len(dev_part)} "
             "to choose the epoch on; each needs an aspect in its text and a polarity of "
-            f"{', '.join(CLASSES)}"
+            f"{', '.join(CLASSES)}. `capsar data check` tells what a file holds"
         )
     if 0 < len(dev_part) < FEW_DEV_EXAMPLES:
         _LOG.warning(
@@ -125,6 +125,9 @@ def prepare_data(
         "vectors_licence": known.licence,
         "words": len(known.tokenizer),
     }
+    files = _digests(data_config, start)
+    if files:
+        facts["files_sha256"] = files
     if start:
         facts["started_from"] = start.name
         facts["start_trained_on"] = start.trained_on.get("train", "")
@@ -174,6 +177,14 @@ def _shown(sources: Sources) -> str:
         source if source.partition(":")[0] in datasets() else Path(source).name
         for source in list_sources(sources)
     )
+
+
+def _digests(data_config: DataConfig, start: Start | None) -> list[str]:
+    """The sha256 of every file that was read, so that it is known when it is judged on."""
+    sources = [data_config.train, data_config.polarity_only, data_config.dev]
+    paths = [Path(source) for several in sources for source in list_sources(several)]
+    before = start.trained_on.get("files_sha256", []) if start else []
+    return sorted({*before, *(digest_file(path) for path in paths if path.is_file())})
 
 
 def _published(sources: Sequence[str]) -> dict[str, str]:

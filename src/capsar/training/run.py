@@ -90,10 +90,6 @@ def train(
         DataError: If there is nothing to train on.
         ArtifactError: If a checkpoint or the bundle cannot be written.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ArtifactError(f"Cannot use {str(folder)!r} as a run's folder: {error}") from error
     accelerator = make_accelerator()
     seed = run_config.train.seed
     start = load_start(run_config)
@@ -101,6 +97,7 @@ def train(
     torch.manual_seed(seed)
     model = _network(run_config, prepared, start).to(accelerator.device)
     optimizer = make_optimizer(model, run_config.train)
+    _make(folder)
     told_by = digest_teachers(run_config.train.teacher)
     run = run_config.as_dict() | {"fingerprint": prepared.fingerprint + told_by}
     progress, best, average = _resume(folder, run, model, optimizer, run_config.train.average)
@@ -149,6 +146,14 @@ def train(
     return TrainResult(
         folder / "bundle", progress.best_epoch, dev, progress.history, progress.seconds
     )
+
+
+def _make(folder: Path) -> None:
+    """Make the run's folder, once its data is known to be sound."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ArtifactError(f"Cannot use {str(folder)!r} as a run's folder: {error}") from error
 
 
 def _network(run_config: RunConfig, prepared: Prepared, start: Start | None) -> Network:
