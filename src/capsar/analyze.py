@@ -172,7 +172,7 @@ class Analyzer:
         min_confidence: float = 0.0,
     ) -> Iterator[list[AspectSentiment]]:
         """Do as `classify`, one answer after the other, in the memory of a thousand texts."""
-        self._check_asked(min_confidence, known=self._confidences.polarity is not None)
+        self._check_asked(min_confidence)
         check_many(pairs, "pairs of a text and its aspects")
         iterator = enumerate(pairs)
         while chunk := list(islice(iterator, _TEXTS_AT_ONCE)):
@@ -212,7 +212,7 @@ class Analyzer:
         """Do as `analyze`, one answer after the other, in the memory of a thousand sentences."""
         by_spans = self._mode(mode) == SPANS_MODE
         find = self._by_spans if by_spans else self._by_capsules
-        self._check_asked(min_confidence, known=by_spans and self._confidences.polarity is not None)
+        self._check_asked(min_confidence, by_capsules=not by_spans)
         check_many(texts, "texts")
         waiting: deque[_Review] = deque()
 
@@ -241,14 +241,19 @@ class Analyzer:
             while waiting and waiting[0].is_read:
                 yield waiting.popleft().aspects
 
-    @staticmethod
-    def _check_asked(min_confidence: float, *, known: bool) -> None:
+    def _check_asked(self, min_confidence: float, *, by_capsules: bool = False) -> None:
         if not 0 <= min_confidence <= 1:
             raise ConfigError(f"min_confidence must be from 0 to 1, got {min_confidence!r}")
-        if min_confidence and not known:
+        if min_confidence and by_capsules:
             raise ConfigError(
-                "min_confidence needs confidences. Aspects that opened capsules name have none; "
-                "others have them if the model was trained, by this release, with a dev part."
+                "min_confidence needs confidences, and aspects that opened capsules name have "
+                "none. Leave it out, or use the mode 'spans' of a model with an extraction head."
+            )
+        if min_confidence and self._confidences.polarity is None:
+            raise ConfigError(
+                "min_confidence needs confidences, and this model has none: it had fewer than ten "
+                "dev sentences to fit them on, or an old release trained it. Leave it out, or "
+                "train again with more labelled sentences or a larger data.dev_share."
             )
 
     @property

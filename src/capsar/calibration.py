@@ -37,6 +37,8 @@ class Calibration:
     """One a class, or none."""
     steps: tuple[tuple[tuple[float, ...], tuple[float, ...]], ...] = ()
     """Of each class, where the line turns (log-odds) and how high it is there."""
+    most: float = 1.0
+    """The highest probability there can be; below one, probabilities are drawn to equal shares."""
 
     def apply(self, scores: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
         """Return the probabilities of scores (n, C); each row sums to one.
@@ -53,16 +55,20 @@ class Calibration:
             logits = odds * np.array(self.weights) + np.array(self.offsets or 0.0)
             parts = np.exp(logits - logits.max(1, keepdims=True))
         shares: NDArray[np.float64] = parts / parts.sum(1, keepdims=True)
+        if self.most < 1:
+            equal = 1 / shares.shape[1]
+            shares = equal + (shares - equal) * (self.most - equal) / (1 - equal)
         return shares
 
     def as_dict(self) -> dict[str, Any]:
         """Return the calibration as JSON holds it."""
-        return {
+        content: dict[str, Any] = {
             "kind": self.kind,
             "weights": list(self.weights),
             "offsets": list(self.offsets),
             "steps": [[list(x), list(y)] for x, y in self.steps],
         }
+        return content | ({"most": self.most} if self.most < 1 else {})
 
     @classmethod
     def from_dict(cls, content: object, num_classes: int) -> Calibration:
@@ -77,6 +83,7 @@ class Calibration:
                 weights=_numbers(content["weights"]),  # type: ignore[index]
                 offsets=_numbers(content["offsets"]),  # type: ignore[index]
                 steps=tuple((_numbers(x), _numbers(y)) for x, y in content["steps"]),  # type: ignore[index]
+                most=float(content.get("most", 1.0)),  # type: ignore[attr-defined]
             )
         except (TypeError, KeyError, ValueError) as error:
             raise ArtifactError(
@@ -90,6 +97,8 @@ class Calibration:
         return made
 
     def _fits(self, num_classes: int) -> bool:
+        if not 1 / num_classes < self.most <= 1:
+            return False
         if self.kind == "isotonic":
             alike = all(len(x) == len(y) > 0 and list(x) == sorted(x) for x, y in self.steps)
             return len(self.steps) == num_classes and alike

@@ -111,6 +111,92 @@ def test_sides_of_a_yes_are_treated_alike() -> None:
         assert (np.diff(shares[:, 1]) >= -1e-9).all()  # surer never means less likely
 
 
+# Of few examples.
+
+
+def right_answers(number: int) -> tuple[np.ndarray, np.ndarray]:
+    """Long capsules that are right each time: what a small dev part often looks like."""
+    truth = np.arange(number) % 3
+    return np.where(np.eye(3)[truth] > 0, 0.96, 0.06), truth
+
+
+@pytest.mark.parametrize("number", [10, 16, 40, 99])
+def test_few_right_answers_promise_no_more_than_they_show(number: int) -> None:
+    scores, truth = right_answers(number)
+    groups = [str(i) for i in range(number)]
+    bold, careful = (fit_calibration(scores, truth, groups, few=few) for few in (False, True))
+    assert bold is not None
+    assert careful is not None
+    surest = np.array([[0.9999, 0.0001, 0.0001]])
+    assert bold.calibration.apply(surest).max() > 0.999
+    told = careful.calibration.apply(surest)
+    assert 0.8 < told.max() <= (number + 1) / (number + 2)
+    np.testing.assert_allclose(told.sum(1), 1)
+    assert set(careful.log_losses) == {"temperature"}
+    again = Calibration.from_dict(json.loads(json.dumps(careful.calibration.as_dict())), 3)
+    np.testing.assert_array_equal(again.apply(scores), careful.calibration.apply(scores))
+
+
+def test_few_answers_still_tell_sure_from_unsure() -> None:
+    scores, truth = made_up(40, sharpness=2.0)
+    fitted = fit_calibration(scores, truth, [str(i) for i in range(40)], few=True)
+    assert fitted is not None
+    odds = np.linspace(0.34, 0.99, 30)
+    told = fitted.calibration.apply(np.stack([odds, np.full(30, 0.3), np.full(30, 0.3)], axis=1))
+    assert (np.diff(told[:, 0]) > 0).all()
+    assert 0.3 < fitted.calibration.weights[0] < 0.7  # they were made with .5
+
+
+@pytest.mark.parametrize(
+    ("number", "sharpness", "kind", "weights", "losses"),
+    [
+        (100, 3.0, "temperature", [0.311541], [0.903966, 0.924367, 1.201654]),
+        (400, 2.0, "vector", [0.481636, 0.331987, 0.531572], [0.921141, 0.91353, 0.994245]),
+    ],
+)
+def test_many_are_fitted_as_ever(
+    number: int, sharpness: float, kind: str, weights: list[float], losses: list[float]
+) -> None:
+    """Figures from before few examples were treated otherwise."""
+    scores, truth = made_up(number, seed=5, sharpness=sharpness)
+    fitted = fit_calibration(scores, truth, [str(i) for i in range(number)])
+    assert fitted is not None
+    assert fitted.calibration.kind == kind
+    assert fitted.calibration.weights == pytest.approx(weights, abs=1e-4)
+    assert list(fitted.log_losses.values()) == pytest.approx(losses, abs=1e-4)
+    assert "most" not in fitted.calibration.as_dict()
+
+
+@pytest.mark.parametrize(("share", "few"), [(0.4, False), (0.3, True), (0.05, None)])
+def test_a_run_says_how_far_its_confidences_go(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, share: float, few: bool | None
+) -> None:
+    data = write_reviews(tmp_path / "reviews.csv", 60 if few is None else 270)
+    sizes = {"units": 4, "primary_dim": 4, "intermediate_capsules": 2, "intermediate_dim": 4}
+    content = {
+        "data": {"train": str(data), "word_dim": 6, "dev_share": share},
+        "model": sizes | {"class_dim": 6, "span_weight": 1.0},
+        "train": {"max_epochs": 1},
+    }
+    bundle = train(run_config(content), tmp_path / "run").bundle
+    config = json.loads((bundle / CONFIG).read_text())
+    rows = config["trained_on"]["dev_examples"]
+    assert (rows < 100) == (few is not False)
+    assert ("more surely than 0." in caplog.text) == (few is True)
+    assert ("will have no confidences" in caplog.text) == (few is None)
+    card = (bundle / "README.md").read_text()
+    assert ("can show no more" in card) == (few is True)
+    if few is None:
+        assert "calibration" not in config
+        with pytest.raises(ConfigError, match=r"fewer than ten dev sentences.*Leave it out, or"):
+            load(bundle).classify(["Cold soup."], ["soup"], min_confidence=0.5)
+        return
+    polarity = config["calibration"]["polarity"]
+    kinds = set(config["calibration"]["polarity_log_losses"])
+    assert kinds == ({"temperature"} if few else set(KINDS))
+    assert polarity.get("most", 1) == (round((rows + 1) / (rows + 2), 6) if few else 1)
+
+
 # In a bundle.
 
 
@@ -201,6 +287,8 @@ def test_a_bundle_of_an_earlier_release_answers_without_confidences(
         {"kind": "temperature", "weights": [float("inf")], "offsets": [], "steps": []},
         {"kind": "isotonic", "weights": [], "offsets": [], "steps": [[[1, 0], [0, 1]]] * 3},
         {"kind": "guess", "weights": [1], "offsets": [], "steps": []},
+        {"kind": "temperature", "weights": [1], "offsets": [], "steps": [], "most": 0.3},
+        {"kind": "temperature", "weights": [1], "offsets": [], "steps": [], "most": None},
     ],
 )  # fmt: skip
 def test_a_damaged_calibration_is_refused(bundle: Path, tmp_path: Path, polarity: object) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,15 +13,23 @@ from sklearn.isotonic import IsotonicRegression
 from capsar.calibration import KINDS, Calibration, log_odds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
+    _Fit = Callable[[NDArray[np.floating], NDArray[np.int64]], Calibration]
+
+FEW_EXAMPLES = 100
+"""With fewer dev examples there is too little to choose a kind by."""
+FEWEST_SENTENCES = 10
+"""With fewer, nothing is fitted."""
 _FOLDS = 5
-_FEWEST = 2 * _FOLDS
-"""Groups of dev examples below which nothing is fitted."""
 _PULL = 1e-3
-"""How strongly weights are drawn to 1 and offsets to 0, so that few examples are no trouble."""
+"""How strongly weights are drawn to 1 and offsets to 0."""
+_USUAL = 0.5
+"""A weight as the models that ship have them, fitted on some thousand examples."""
+_FEW_PULL = 8.0
+"""How strongly the weight of few examples is drawn there, over their number: a deviation of .25."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,35 +44,68 @@ class Fitted:
 
 
 def fit_calibration(
-    scores: NDArray[np.floating], truth: NDArray[np.int64], groups: Sequence[str]
+    scores: NDArray[np.floating],
+    truth: NDArray[np.int64],
+    groups: Sequence[str],
+    *,
+    few: bool = False,
 ) -> Fitted | None:
     """Return the kind of calibration with the least cross-validated log loss, fitted on all.
+
+    Of few examples it is a cautious temperature (`fit_few`), whatever the others would reach.
 
     Args:
         scores: Of each class, from 0 to 1 (n, C).
         truth: The true class (n).
         groups: What belongs together (the sentence): never parted by a fold.
+        few: Whether there are too few examples to choose a kind.
 
     Returns:
         Nothing where there are too few examples to fit and compare.
     """
     names = {name: number for number, name in enumerate(dict.fromkeys(groups))}
-    if len(names) < _FEWEST:
+    if len(names) < FEWEST_SENTENCES:
         return None
+    fits: dict[str, _Fit] = {kind: partial(fit_kind, kind) for kind in KINDS}
+    if few:
+        fits = {"temperature": fit_few}
     folds = np.array([names[group] % _FOLDS for group in groups])
-    held_out = {kind: np.zeros(scores.shape) for kind in KINDS}
+    held_out = {kind: np.zeros(scores.shape) for kind in fits}
     for fold in range(_FOLDS):
         inside, outside = folds != fold, folds == fold
-        for kind in KINDS:
-            made = fit_kind(kind, scores[inside], truth[inside])
+        for kind, fit in fits.items():
+            made = fit(scores[inside], truth[inside])
             held_out[kind][outside] = made.apply(scores[outside])
-    losses = {kind: log_loss(held_out[kind], truth) for kind in KINDS}
-    best = min(KINDS, key=losses.__getitem__)  # of equal ones, the one of fewer numbers
-    return Fitted(fit_kind(best, scores, truth), losses, held_out[best])
+    losses = {kind: log_loss(held_out[kind], truth) for kind in fits}
+    best = min(fits, key=losses.__getitem__)  # of equal ones, the one of fewer numbers
+    return Fitted(fits[best](scores, truth), losses, held_out[best])
 
 
-def fit_kind(kind: str, scores: NDArray[np.floating], truth: NDArray[np.int64]) -> Calibration:
-    """Fit one kind of calibration."""
+def highest_of(number: int) -> float:
+    """Return the highest probability that so many examples can show, were all of them right.
+
+    >>> highest_of(8)
+    0.9
+    """
+    return (number + 1) / (number + 2)
+
+
+def fit_few(scores: NDArray[np.floating], truth: NDArray[np.int64]) -> Calibration:
+    """Fit a temperature that stays near the usual one, and promises no more than it has seen."""
+    number = len(truth)
+    made = fit_kind("temperature", scores, truth, pull=_FEW_PULL / number, toward=_USUAL)
+    return replace(made, most=round(highest_of(number), 6))
+
+
+def fit_kind(
+    kind: str,
+    scores: NDArray[np.floating],
+    truth: NDArray[np.int64],
+    *,
+    pull: float = _PULL,
+    toward: float = 1.0,
+) -> Calibration:
+    """Fit one kind of calibration, its weights drawn so strongly towards a number."""
     odds, classes = log_odds(scores), scores.shape[1]
     if kind == "isotonic":
         return Calibration(
@@ -78,11 +120,10 @@ def fit_kind(kind: str, scores: NDArray[np.floating], truth: NDArray[np.int64]) 
             logits = logits + numbers[num_weights:]
         highest = logits.max(1, keepdims=True)
         total = np.log(np.exp(logits - highest).sum(1)) + highest[:, 0]
-        start_from = np.concatenate([np.ones(num_weights), np.zeros(num_offsets)])
-        pull = _PULL * float(((numbers - start_from) ** 2).sum())
-        return float((total - logits[np.arange(len(truth)), truth]).mean()) + pull
+        away = pull * float(((numbers - start) ** 2).sum())
+        return float((total - logits[np.arange(len(truth)), truth]).mean()) + away
 
-    start = np.concatenate([np.ones(num_weights), np.zeros(num_offsets)])
+    start = np.concatenate([np.full(num_weights, toward), np.zeros(num_offsets)])
     # Weights below zero would turn the order of scores round.
     bounds = [(0.0, None)] * num_weights + [(None, None)] * num_offsets
     found = minimize(loss, start, method="L-BFGS-B", bounds=bounds).x.round(6).tolist()

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from capsar.training.calibrate import FEW_EXAMPLES, highest_of
+
 if TYPE_CHECKING:
     from capsar.evaluation.calibration import CalibrationFigures
 
 _WIDTH = 20
+_FEW = """ These are {number} examples only, so no
+confidence is above {most:.2f}: so few can show no more."""
 
 
 def render_confidence(figures: CalibrationFigures | None) -> str:
     """Return the section, or that there is nothing to say."""
     if figures is None:
         return "## Confidence\n\nNone: too little dev data to fit a calibration on.\n"
+    number = figures.num_examples
+    few = "" if number >= FEW_EXAMPLES else _FEW.format(number=number, most=highest_of(number))
     return f"""## Confidence
 
 `confidence` is the probability that the polarity told is right. It was fitted on dev; here every
-dev example is judged by a fit that did not see it.
+dev example is judged by a fit that did not see it.{few}
 
 | | |
 |---|---|

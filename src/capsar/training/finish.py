@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from capsar.hub import name_of
 from capsar.labels import CLASSES
 from capsar.model.network import Capsar
 from capsar.text import SEGMENTATION
-from capsar.training.calibrate import fit_calibration
+from capsar.training.calibrate import FEW_EXAMPLES, FEWEST_SENTENCES, fit_calibration
 from capsar.training.card import DevReport, render_card
 from capsar.training.export import export_capsules, export_encoder
 from capsar.training.networks import Network, encoder_settings, restore_network
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from capsar.training.prepare import Prepared
     from capsar.training.start import Start
     from capsar.training.tune import JudgedSpans
+
+_LOG = logging.getLogger(__name__)
 
 
 def finish(
@@ -118,6 +121,12 @@ def _choose(
     before = (kept or {}).get("calibration", {})
     if calibration or before:
         settings["calibration"] = before | calibration
+    if "polarity" not in before | calibration:
+        _LOG.warning(
+            "Answers will have no confidences: %d dev sentences are too few to fit them on, %d are "
+            "needed. Label more, or set data.dev_share higher.",
+            len({example.text for example in prepared.dev}), FEWEST_SENTENCES,
+        )  # fmt: skip
     return (kept or {}) | settings, DevReport(
         dev, span_f1, found.extraction if found else None, figures
     )
@@ -129,9 +138,17 @@ def _calibrate(
     """Fit what makes probabilities of capsule lengths, and of how sure found spans are."""
     lengths = predictor.predict_lengths(prepared.dev)
     truth = np.array([CLASSES.index(e.polarity) for e in prepared.dev if e.polarity])
-    fitted = fit_calibration(lengths, truth, [example.text for example in prepared.dev])
+    texts = [example.text for example in prepared.dev]
+    few = len(texts) < FEW_EXAMPLES
+    fitted = fit_calibration(lengths, truth, texts, few=few)
     if fitted is None:
         return {}, None
+    if few:
+        _LOG.warning(
+            "Confidences are fitted on %d dev examples: no polarity is told more surely than %.2f, "
+            "as so few can show no more.",
+            len(texts), fitted.calibration.most,
+        )  # fmt: skip
     figures = judge_calibration(fitted.probabilities, truth, lengths.argmax(-1))
     settings = {
         "polarity": fitted.calibration.as_dict(),
@@ -140,7 +157,8 @@ def _calibrate(
     }
     if found is not None:
         is_aspect = np.array(found.right, dtype=np.int64)
-        spans = fit_calibration(two_sided(np.array(found.scores)), is_aspect, found.texts)
+        sides = two_sided(np.array(found.scores))
+        spans = fit_calibration(sides, is_aspect, found.texts, few=few)
         if spans is not None:
             settings |= {
                 "aspect": spans.calibration.as_dict(),
