@@ -124,7 +124,7 @@ function showMethod() {
   const told = [
     "A share is of mentions: what part of the times that an aspect is mentioned it is felt so. Aspects are what the model found or was asked about; what it took for an aspect and is none is counted too.",
     corrected,
-    "Intervals hold 95 % of what might be: other reviews of the same kind are drawn (Dirichlet draws around the counts, with half a count more for each polarity), and mentions in one review count as less than as many reviews (design effect).",
+    "Intervals hold 95 % of what might be: other reviews of the same kind are drawn (Dirichlet draws around the counts, with half a count more for each polarity), and mentions in one review count as less than as many reviews (design effect). Groups of one aspect share what the model gets wrong about it, so their intervals overlap even where they clearly differ.",
     `Differences between groups, and between the earlier and the later half of time, are tested on all three shares at once (Hotelling’s test on told shares, with reviews as units), where both sides have at least ${content.fewest_reviews} reviews. q is the rate of false alarms among all differences at least as clear, of all that were tested (Benjamini and Hochberg); what is called clear has q < .05. Groups are not assigned by lot: a difference is no proof of a cause.`,
     "Names are merged over case, accents, articles, hyphens, plurals and plain misspellings; the names that were merged are shown with each aspect.",
     "Sentences are drawn by chance among those that the model was sure enough of, and sorted by how sure it was. Colors are what the model told, which may be wrong.",
