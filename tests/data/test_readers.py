@@ -348,6 +348,15 @@ def test_an_encoding_that_cannot_be_used_is_refused(write: Write, encoding: str)
         list(read_rows(write("i.csv", b"text\nx\n"), encoding=encoding))
 
 
+def test_a_byte_that_is_wrong_says_which_encoding_to_try(write: Write) -> None:
+    path = write("i.csv", b"text\na \x93cold\x94 soup\n\x81\n")
+    told = bad(list(read_rows(path)))[0].reason
+    assert told.endswith("save the file as UTF-8, or give its encoding (as --encoding cp1252)")
+    (error,) = bad(list(read_rows(path, encoding="cp1252")))
+    assert "byte 0x81 at position 0 is not valid cp1252" in error.reason
+    assert "--encoding" not in error.reason
+
+
 def test_a_column_asked_for_must_be_there(write: Write) -> None:
     rows = list(read_rows(write("i.csv", b"text\nx\n"), columns=Columns(polarity="stars")))
     assert "no column 'stars'" in bad(rows)[0].reason

@@ -55,7 +55,7 @@ def read_lines(stream: BinaryIO, path: str, *, encoding: str = "utf-8") -> Itera
     Raises:
         ConfigError: If the encoding cannot be used.
     """
-    encoding = _known_encoding(encoding)
+    encoding = known_encoding(encoding)
     number = 0
     while chunk := stream.readline(MAX_RECORD_BYTES + 1):
         number += 1
@@ -72,18 +72,22 @@ def read_lines(stream: BinaryIO, path: str, *, encoding: str = "utf-8") -> Itera
             text = chunk.decode(encoding)
         except UnicodeDecodeError as cause:
             text = chunk.decode(encoding, "replace")
-            error = FormatError(path, f"line {number}", describe_decode_error(cause))
+            error = FormatError(path, f"line {number}", describe_decode_error(cause, encoding))
         if number == 1 and text.count("\0") > len(text) // 4:
-            error = FormatError(path, "line 1", _UTF_16)
+            error = FormatError(path, "line 1", UTF_16)
         body = text.removesuffix("\n").removesuffix("\r")
         yield Line(number, body, text[len(body) :], error)
 
 
-_UTF_16 = "the file seems to be UTF-16; save it as UTF-8"
+UTF_16 = "the file seems to be UTF-16; save it as UTF-8"
 
 
-def _known_encoding(encoding: str) -> str:
-    """Return the encoding's own name; refuse one that is unknown or has no one-byte line feed."""
+def known_encoding(encoding: str) -> str:
+    """Return an encoding's own name.
+
+    Raises:
+        ConfigError: If it is unknown, or its line feed is not one byte.
+    """
     try:
         name = codecs.lookup(encoding).name
         line_feed = "\n".encode(name)
@@ -96,14 +100,16 @@ def _known_encoding(encoding: str) -> str:
     return name
 
 
-def describe_decode_error(error: UnicodeDecodeError) -> str:
+def describe_decode_error(error: UnicodeDecodeError, encoding: str = "utf-8") -> str:
     """Say which byte is wrong, and what to do."""
     byte = error.object[error.start]
     if error.object.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return _UTF_16
+        return UTF_16
+    # What is valid latin-1 and text, cp1252 reads alike; not so the other way round.
+    example = " (as --encoding cp1252)" if encoding == "utf-8" else ""
     return (
-        f"byte 0x{byte:02x} at position {error.start} is not valid {error.encoding}; "
-        "save the file as UTF-8, or give its encoding (as --encoding latin-1)"
+        f"byte 0x{byte:02x} at position {error.start} is not valid {encoding}; "
+        f"save the file as UTF-8, or give its encoding{example}"
     )
 
 
