@@ -79,8 +79,21 @@ def test_the_delimiter_is_the_one_that_gives_the_column(delimiter: str) -> None:
 
 
 def test_a_header_without_the_column_is_shown() -> None:
-    with pytest.raises(DataError, match=r"no column 'text'; the header has \['id', 'review'\]"):
+    with pytest.raises(DataError, match=r"no column 'text'; there are \['id', 'review'\]$"):
         read_header(HEADER, "text")
+    with pytest.raises(DataError, match=r"no column 'text'; there are \['id', 'a, b', 'review'\]$"):
+        read_header(b"id;a, b;review\n", "text")
+
+
+def test_a_header_in_another_encoding_says_what_to_do() -> None:
+    header = "id;Größe\n".encode("cp1252")
+    assert read_header(header, "Größe", "cp1252")[0] == ["id", "Größe"]
+    with pytest.raises(DataError, match=r"save the file as UTF-8, or .*--encoding cp1252"):
+        read_header(header, "Größe")
+    with pytest.raises(DataError, match="seems to be UTF-16; save it as UTF-8"):
+        read_header("id;Größe\n".encode("utf-16"), "Größe")
+    with pytest.raises(DataError, match="mark of UTF-8; score it without --encoding cp1252"):
+        read_header("id;Größe\n".encode("utf-8-sig"), "Größe", "cp1252")
 
 
 def test_a_line_too_long_for_memory_comes_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:

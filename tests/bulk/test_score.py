@@ -75,6 +75,8 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ({"keep": ()}, r"was begun with keep=\['id'\], now it is \[\]"),
         ({"max_chars": 7}, "was begun with max_chars=100000, now it is 7"),
         ({"fragment_mb": 1.0}, "was begun with fragment_mb=0.02"),
+        ({"encoding": "cp1252"}, "was begun with encoding='utf-8', now it is 'cp1252'"),
+        ({"text_column": "Review"}, r"no column 'Review'; there are \['id', 'review'\]"),
     ],
 )
 def test_another_option_is_refused(done: Path, change: dict[str, Any], told: str) -> None:
@@ -266,6 +268,28 @@ def test_the_command_tells_people_and_machines(tmp_path: Path) -> None:
     assert "1 × not CSV; the first: " in done.stderr
 
 
+def test_a_table_in_another_encoding_is_scored_or_says_what_to_do(tmp_path: Path) -> None:
+    table = "id;Hotel;Größe;review\n1;Müller;5;The soup is “cold”.\n2;Möller;7;Fine soup.\n"
+    path = tmp_path / "a.csv"
+    path.write_text(table, encoding="cp1252")
+    asked = (path, tmp_path / "out", "--text-column", "review", "--keep", "id,Hotel")
+    done = capsar(*asked)
+    assert done.returncode == 1, done.stderr
+    assert "2 × not UTF-8; the first: " in done.stderr
+    assert "save the file as UTF-8, or give its encoding (as --encoding cp1252)" in done.stderr
+    rows = read_output(tmp_path / "out")
+    assert [(row["id"], row["Hotel"], row["aspects"]) for row in rows] == [
+        (1, None, None),
+        (2, None, None),
+    ]
+    assert "in 'Hotel', byte 0xf6 at position 1 is not valid utf-8" in rows[1]["error"]
+    done = capsar(path, tmp_path / "out2", *asked[2:-1], "id,Hotel,Größe", "--encoding", "cp1252")
+    assert done.returncode == 0, done.stderr
+    rows = read_output(tmp_path / "out2")
+    assert [(row["Hotel"], row["Größe"]) for row in rows] == [("Müller", "5"), ("Möller", "7")]
+    assert [one["start"] for one in rows[0]["aspects"]] == [4]
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -281,6 +305,7 @@ def test_the_command_tells_people_and_machines(tmp_path: Path) -> None:
         (("{csv}", "out", "--engine", "spark"), "no engine 'spark'; expected 'local' or 'ray'"),
         (("{csv}", "out", "--address", "auto"), "choose the engine 'ray'"),
         (("{csv}", "out", "--model", "nothing"), "'nothing' is not a bundle"),
+        (("{csv}", "out", "--encoding", "shift-jis"), "save them as UTF-8 (iconv -f shift-jis"),
         (("{txt}", "out"), "Cannot tell the format of"),
     ],
 )

@@ -120,6 +120,10 @@ def test_tables_that_cannot_be_scored_are_refused() -> None:
     [
         ({"max_chars": 0}, "max_chars"),
         ({"fragment_mb": 0}, "fragment_mb"),
+        *(
+            ({"encoding": name}, name)
+            for name in ("utf-16", "utf-7", "gbk", "cp037", "iso2022_jp", "undefined", "rot13")
+        ),
         ({"keep": ("error",)}, "names itself"),
         ({"keep": ("id", "id")}, "twice"),
         ({"keep": "id,date"}, r"a list of names, as \('id', 'date'\); got 'id,date'"),

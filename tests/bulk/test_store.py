@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import fsspec
@@ -10,6 +11,7 @@ from corpora import OPTIONS, assert_exactly_once, reviews, write
 
 from capsar.bulk import store
 from capsar.bulk.fragments import file_format, make_fragment
+from capsar.bulk.plan import plan
 from capsar.bulk.readers import Row, read_slices
 from capsar.bulk.store import InputFile, look_at
 from capsar.errors import DataError
@@ -136,3 +138,39 @@ def test_records_are_named_by_their_lines(
     assert [row.place for row in told(last, len(content))] == [f"byte {last}"]
     if name == "a.jsonl":
         assert whole[-1].error == "not JSON: Expecting value at column 13"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "encoding", "error"),
+    [
+        ("a.csv", b"id,review\n\xfc,x\n", "utf-8", "not UTF-8: in 'id', byte 0xfc"),
+        ("a.csv", b"id,review\n1,\xfc\n", "utf-8", "not UTF-8: in 'review', byte 0xfc"),
+        ("a.csv", b"id,review\n\x81,x\n", "cp1252", "not cp1252: in 'id', byte 0x81"),
+        ("a.csv", b"id,review\n\xfc,x\n", "cp1252", ""),
+        ("a.jsonl", b'{"id": "\xfc", "review": "x"}\n', "utf-8", "not UTF-8: byte 0xfc"),
+        ("a.jsonl", b'{"id": "\\ud83d", "review": "x"}\n', "utf-8", "not UTF-8: in 'id', half"),
+        ("a.jsonl", b'{"id": "\xfc", "review": "x"}\n', "cp1252", ""),
+    ],
+)
+def test_a_kept_value_is_whole_or_its_row_an_error(
+    tmp_path: Path, name: str, content: bytes, encoding: str, error: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    fragment = make_fragment(look_at(str(path)), 0, len(content), 1)
+    (part,) = read_slices(fragment, replace(OPTIONS, encoding=encoding))
+    assert part.rows[0].error.startswith(error)
+    assert bool(part.rows[0].error) == bool(error)
+    kept = part.kept.to_pylist()[0]["id"]
+    assert kept == (("1" if "'review'" in error else None) if error else "ü")
+
+
+def test_a_file_in_another_encoding_is_cut_like_any_other(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    texts = [f"“{number}” café …" for number in range(300)]
+    path.write_text("\n".join(["id;Größe", *(f"7;{text}" for text in texts)]), encoding="cp1252")
+    options = replace(OPTIONS, text_column="Größe", encoding="windows-1252", fragment_mb=0.001)
+    fragments = plan([look_at(str(path))], options)
+    assert len(fragments) > 3
+    slices = [part for fragment in fragments for part in read_slices(fragment, options)]
+    assert [row.text for part in slices for row in part.rows] == texts

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from capsar.bulk.objections import SURROGATE
+from capsar.data.rows import UTF_16, describe_decode_error
 from capsar.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -31,9 +33,16 @@ HEADER_BYTES = 1 << 20
 class Lines:
     """The lines of a stream from a place on, as the parser takes them, and how far it has got."""
 
-    def __init__(self, stream: Any, position: int, end: int | None = None) -> None:  # noqa: ANN401
+    def __init__(
+        self,
+        stream: Any,  # noqa: ANN401
+        position: int,
+        end: int | None = None,
+        encoding: str = "utf-8",
+    ) -> None:
         self._stream = stream
         self._end = end
+        self._encoding = encoding
         self.position = position
         self.ended = 0
         self.record_line = 1
@@ -45,8 +54,19 @@ class Lines:
                 return
             self.position += len(line)
             self.ended += line.endswith(b"\n")
-            # Bytes that are no UTF-8 stay what they are, each as a lone surrogate.
-            yield line.decode("utf-8", "surrogateescape")
+            # Bytes that cannot be decoded stay what they are, each as a lone surrogate.
+            yield line.decode(self._encoding, "surrogateescape")
+
+
+def wrong_byte(text: str, encoding: str) -> str:
+    """Say which byte of a text could not be decoded, and what to do; nothing if all could."""
+    if text.isascii() or not SURROGATE.search(text):
+        return ""
+    try:
+        text.encode(encoding, "surrogateescape").decode(encoding)
+    except UnicodeDecodeError as error:
+        return describe_decode_error(error, encoding)
+    return ""
 
 
 def byte_lines(stream: Any) -> Iterator[bytes]:  # noqa: ANN401
@@ -88,21 +108,36 @@ def parse(lines: Lines, delimiter: str) -> Iterator[tuple[int, list[str] | csv.E
         csv.field_size_limit(before)
 
 
-def read_header(beginning: bytes, text_column: str) -> tuple[list[str], str, int]:
+def read_header(
+    beginning: bytes, text_column: str, encoding: str = "utf-8"
+) -> tuple[list[str], str, int]:
     """Return the columns of a CSV file, its delimiter, and where its first record begins.
 
     Raises:
-        DataError: If no delimiter in use gives a column of that name.
+        DataError: If no delimiter in use gives a column of that name, or the file says itself that
+            it has another encoding.
     """
+    if beginning.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise DataError(UTF_16)
     start = len(BOM) if beginning.startswith(BOM) else 0
-    first: list[str] = []
+    if start and encoding != "utf-8":
+        raise DataError(f"It begins with the mark of UTF-8; score it without --encoding {encoding}")
+    widest: list[str] = []
     for delimiter in ",;\t|":
-        lines = Lines(BytesIO(beginning[start:]), start)
+        lines = Lines(BytesIO(beginning[start:]), start, encoding=encoding)
         header = next((record for _, record in parse(lines, delimiter)), [])
         if isinstance(header, list) and text_column in header:
             return header, delimiter, lines.position
-        first = first or (header if isinstance(header, list) else [])
-    raise DataError(f"There is no column {text_column!r}; the header has {first[:50]!r}")
+        if isinstance(header, list) and len(header) > len(widest):
+            widest = header
+    raise DataError(no_column(text_column, widest, encoding))
+
+
+def no_column(name: str, columns: Sequence[str], encoding: str) -> str:
+    """Say that a column is not there, which are, and if their names could not be read."""
+    told = f"There is no column {name!r}; there are {list(columns)[:50]!r}"
+    wrong = wrong_byte(" ".join(columns), encoding)
+    return f"{told}. In these names {wrong}" if wrong else told
 
 
 def record_starts(stream: Any, start: int, every: int, delimiter: str) -> list[int]:  # noqa: ANN401

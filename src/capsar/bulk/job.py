@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from capsar import __version__
+from capsar.data.rows import known_encoding
 from capsar.errors import ConfigError
 from capsar.hub import DEFAULT_MODEL, find_bundle
 
@@ -27,6 +29,8 @@ class ScoreOptions:
     """Names the aspects asked about, a text or a list of texts; without it aspects are found."""
     keep: Sequence[str] = ()
     """Columns that go to the output as they are (of CSV and JSONL: as text)."""
+    encoding: str = "utf-8"
+    """Of CSV and JSONL: UTF-8, or any with ASCII in it and one byte a character, as cp1252."""
     model: str | Path = DEFAULT_MODEL
     """A shipped model's name, a trained model's folder, or a hub id."""
     backend: str = "onnxruntime"
@@ -42,6 +46,7 @@ class ScoreOptions:
         object.__setattr__(self, "keep", tuple(self.keep))  # a list has no hash
         if isinstance(self.model, Path):  # a folder, even if a model that ships has its name
             object.__setattr__(self, "model", str(self.model.absolute()))
+        object.__setattr__(self, "encoding", _checked_encoding(self.encoding))
         if self.max_chars < 1:
             raise ConfigError(f"max_chars must be 1 or more, got {self.max_chars}")
         if not self.fragment_mb > 0:
@@ -105,6 +110,26 @@ class Job:
         """Return the job that `to_json` wrote."""
         fields = json.loads(text)
         return Job(ScoreOptions(**fields["options"]), fields["output"], fields["model_sha256"])
+
+
+def _checked_encoding(encoding: str) -> str:
+    """Return an encoding's own name; refuse one in which files cannot be cut by their bytes."""
+    name = known_encoding(encoding)
+    if name == "utf-8":
+        return name
+    try:
+        is_ascii = bytes(range(128)).decode(name) == bytes(range(128)).decode("ascii")
+        reader = codecs.getincrementaldecoder(name)
+        # A byte that is not yet a character has others that belong to it.
+        is_single = all(reader("replace").decode(bytes([byte])) for byte in range(256))
+    except UnicodeError:
+        is_ascii = is_single = False
+    if not (is_ascii and is_single):
+        raise ConfigError(
+            f"Files in {encoding!r} cannot be cut where their records begin; save them as UTF-8 "
+            f"(iconv -f {encoding} -t UTF-8 FILE)"
+        )
+    return name
 
 
 def model_fingerprint(model: str | Path) -> str:

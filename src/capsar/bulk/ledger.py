@@ -63,7 +63,7 @@ def open_ledger(job: Job, inputs: Sequence[str]) -> Ledger:
         check_first(files, job.options)
         fragments = _write(job, files, plan(files, job.options))
     else:
-        _check_same(job, json.loads(begun))
+        _check_same(job, json.loads(begun), files)
         fragments = _resume(job, files, finished)
     strange = finished - {fragment.name for fragment in fragments}
     if strange:
@@ -79,7 +79,7 @@ def _plan_file(job: Job) -> str:
     return store.join(job.output, JOB_FOLDER, "plan.parquet")
 
 
-def _check_same(job: Job, begun: dict[str, Any]) -> None:
+def _check_same(job: Job, begun: dict[str, Any], files: list[InputFile]) -> None:
     now = job.identity()
     for name in now:
         if name != "options" and now[name] != begun.get(name):
@@ -90,6 +90,7 @@ def _check_same(job: Job, begun: dict[str, Any]) -> None:
     for name, value in now["options"].items():
         before = begun["options"].get(name)
         if value != before:
+            check_first(files, job.options)  # a misspelt column is better told as such
             raise DataError(
                 f"{job.output!r} was begun with {name}={before!r}, now it is {value!r}; answers "
                 f"are not mixed. {_ELSE}"

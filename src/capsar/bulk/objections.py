@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Answer = tuple[list[dict[str, Any]] | None, str | None]
 """A row's aspects, or why it has none. What stands before the first colon is the error's kind."""
-_SURROGATE = re.compile("[\ud800-\udfff]")
+SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def answer_askable(
@@ -38,7 +38,7 @@ def objection(row: Row, options: ScoreOptions) -> str:
         return f"not text: {type(text).__name__}"
     if len(text) > options.max_chars:
         return f"too long: {len(text)} characters, at most {options.max_chars}"
-    if not text.isascii() and _SURROGATE.search(text):
+    if not text.isascii() and SURROGATE.search(text):
         return "not UTF-8: half of a surrogate pair"
     return "" if options.aspect_column is None else _objection_to_aspects(text, row.aspects)
 

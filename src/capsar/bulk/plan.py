@@ -92,7 +92,8 @@ def _cut(file: InputFile, options: ScoreOptions) -> list[Fragment]:
 def _records(file: InputFile, options: ScoreOptions) -> list[int]:
     """Return where runs of CSV records begin; the first is that of the file, with its header."""
     with store.open_input(file.address) as stream:
-        _, delimiter, start = read_header(stream.read(HEADER_BYTES), options.text_column)
+        head = stream.read(HEADER_BYTES)
+        _, delimiter, start = read_header(head, options.text_column, options.encoding)
         return [0, *record_starts(stream, start, options.fragment_bytes, delimiter)[1:]]
 
 

@@ -17,10 +17,14 @@ from capsar.bulk.csv_scan import (
     MAX_RECORD_BYTES,
     Lines,
     byte_lines,
+    no_column,
     parse,
     read_header,
+    wrong_byte,
 )
 from capsar.bulk.fragments import END, file_format
+from capsar.bulk.objections import SURROGATE
+from capsar.data.rows import describe_decode_error
 from capsar.errors import DataError
 
 if TYPE_CHECKING:
@@ -63,7 +67,7 @@ def check_columns(columns: Sequence[str], options: ScoreOptions) -> None:
     """Raise a DataError if a file does not have every column that is asked for."""
     missing = [name for name in options.columns if name not in columns]
     if missing:
-        raise DataError(f"There is no column {missing[0]!r}; there are {list(columns)[:50]!r}")
+        raise DataError(no_column(missing[0], columns, options.encoding))
 
 
 def check_columns_of(address: str, options: ScoreOptions) -> None:
@@ -81,9 +85,9 @@ def check_columns_of(address: str, options: ScoreOptions) -> None:
     with _opened(address, 0) as stream:
         head = stream.read(HEADER_BYTES)
     if kind == "csv":
-        check_columns(read_header(head, options.text_column)[0], options)
+        check_columns(read_header(head, options.text_column, options.encoding)[0], options)
         return
-    fields = _fields(head)
+    fields = _fields(head, options.encoding)
     missing = [name for name in options.columns if name not in fields]
     if fields and missing:
         raise DataError(
@@ -91,12 +95,12 @@ def check_columns_of(address: str, options: ScoreOptions) -> None:
         )
 
 
-def _fields(head: bytes) -> list[str]:
+def _fields(head: bytes, encoding: str) -> list[str]:
     """The fields of all whole lines of a file's first bytes that hold an object, in order."""
     found: dict[str, None] = {}
     for line in head.splitlines(keepends=True):
         try:
-            record = json.loads(line)
+            record = json.loads(line.decode(encoding).removeprefix("\ufeff"))
         except (ValueError, RecursionError):  # scoring will say what is wrong with it
             continue
         if isinstance(record, dict):
@@ -253,9 +257,10 @@ def _json_row(line: bytes, place: str, options: ScoreOptions) -> _Record:
     if len(line) > MAX_RECORD_BYTES:
         return Row(None, None, place, f"too long: a line of over {MAX_RECORD_BYTES} bytes"), nothing
     try:
-        record = json.loads(line.decode().removeprefix("\ufeff"))
+        record = json.loads(line.decode(options.encoding).removeprefix("\ufeff"))
     except UnicodeDecodeError as error:
-        return Row(None, None, place, f"not UTF-8: {error.reason} at {error.start}"), nothing
+        told = f"{_not(options)}: {describe_decode_error(error, options.encoding)}"
+        return Row(None, None, place, told), nothing
     except json.JSONDecodeError as error:
         told = f"not JSON: {error.msg} at column {error.pos + 1}"
         return Row(None, None, place, told), nothing
@@ -263,7 +268,12 @@ def _json_row(line: bytes, place: str, options: ScoreOptions) -> _Record:
         return Row(None, None, place, f"not JSON: {error}"), nothing
     if not isinstance(record, dict):
         return Row(None, None, place, f"not an object: {type(record).__name__}"), nothing
-    kept = [_kept(record.get(name)) for name in options.keep]
+    found = {name: _kept(record.get(name)) for name in options.keep}
+    halves = [name for name, value in found.items() if value and SURROGATE.search(value)]
+    kept = [None if name in halves else found[name] for name in options.keep]
+    if halves:
+        told = f"not UTF-8: in {halves[0]!r}, half of a surrogate pair"
+        return Row(None, None, place, told), kept
     if options.text_column not in record:
         return Row(None, None, place, f"no text: there is no {options.text_column!r}"), kept
     asked = record.get(options.aspect_column) if options.aspect_column else None
@@ -274,19 +284,19 @@ def _kept(value: object) -> str | None:
     """Return a value to keep as text, whatever it is: the output's columns have one type."""
     if value is None:
         return None
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text.encode("utf-8", "replace").decode()
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _csv(fragment: Fragment, options: ScoreOptions) -> Iterator[_Record]:
     with _opened(fragment.address, 0) as stream:
         beginning = stream.read(HEADER_BYTES)
-    header, delimiter, start = read_header(beginning, options.text_column)
+    header, delimiter, start = read_header(beginning, options.text_column, options.encoding)
     check_columns(header, options)
     lines_before = beginning[:start].count(b"\n")
     start = fragment.start or start
     with _opened(fragment.address, start) as stream:
-        lines = Lines(stream, start, None if fragment.end == END else fragment.end)
+        end = None if fragment.end == END else fragment.end
+        lines = Lines(stream, start, end, options.encoding)
         for position, record in parse(lines, delimiter):
             place = _place(fragment, lines_before + lines.record_line, position)
             yield _csv_row(record, place, header, options)
@@ -303,13 +313,15 @@ def _csv_row(
     if error or isinstance(record, csv.Error):
         return Row(None, None, place, error), [None] * len(options.keep)
     fields = dict(zip(header, record, strict=True))
-    asked = _unescaped(fields[options.aspect_column]) if options.aspect_column else None
-    row = Row(_unescaped(fields[options.text_column]), asked, place)
-    return row, [_kept(fields[name]) for name in options.keep]
+    wrong = {name: wrong_byte(fields[name], options.encoding) for name in options.columns}
+    kept = [None if wrong[name] else fields[name] for name in options.keep]
+    for name, told in wrong.items():
+        if told:
+            return Row(None, None, place, f"{_not(options)}: in {name!r}, {told}"), kept
+    asked = fields[options.aspect_column] if options.aspect_column else None
+    return Row(fields[options.text_column], asked, place), kept
 
 
-def _unescaped(field: str) -> str | bytes:
-    """Return a field as it is; its bytes if they were no UTF-8."""
-    if field.isascii():
-        return field
-    return _decoded(field.encode("utf-8", "surrogateescape"))
+def _not(options: ScoreOptions) -> str:
+    """The kind of the error of bytes that are not in the encoding."""
+    return "not UTF-8" if options.encoding == "utf-8" else f"not {options.encoding}"

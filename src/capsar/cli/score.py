@@ -32,6 +32,9 @@ def score_command(  # noqa: PLR0913
         str | None, typer.Option(help="Names what to ask about; without it aspects are found.")
     ] = None,
     keep: Annotated[str, typer.Option(help="Columns to keep, as `id,date`.")] = "",
+    encoding: Annotated[
+        str, typer.Option(help="Of CSV and JSON Lines; UTF-8, or one byte a character, as cp1252.")
+    ] = "utf-8",
     model: Annotated[
         str, typer.Option(help="A shipped model's name, a trained model's folder, or a hub id.")
     ] = DEFAULT_MODEL,
@@ -77,6 +80,7 @@ def score_command(  # noqa: PLR0913
         text_column=text_column,
         aspect_column=aspect_column,
         keep=tuple(name.strip() for name in keep.split(",") if name.strip()),
+        encoding=encoding,
         model=model,
         backend=backend,
         max_chars=max_chars,
