@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -158,6 +159,9 @@ def test_a_trained_model_is_evaluated(trained: Path) -> None:
     done = capsar("evaluate", "run/bundle", "--data", "held-out.csv", "--json", cwd=trained)
     document = json.loads(done.stdout)
     assert document["figures"]["num_examples"] == 60
+    assert document["warnings"] == []
+    manifest = (trained / "run" / "bundle" / MANIFEST).read_bytes()
+    assert document["model_sha256"] == hashlib.sha256(manifest).hexdigest()
     assert sum(map(sum, document["figures"]["confusion"])) == 60
 
 
@@ -535,6 +539,7 @@ def test_a_model_judged_on_what_it_was_trained_on_is_told_so(trained: Path) -> N
         done = capsar("evaluate", "run", "--data", name, "--json", cwd=trained)
         assert done.returncode == 0
         assert json.loads(done.stdout)["figures"]["num_examples"] == 150
+        assert "trained on this very file" in json.loads(done.stdout)["warnings"][0]
         assert f"trained on this very file, '{name}'" in done.stderr
     write_reviews(trained / "others.csv", 20, seed=4)
     assert capsar("evaluate", "run", "--data", "others.csv", cwd=trained).stderr == ""

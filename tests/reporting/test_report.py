@@ -316,6 +316,33 @@ def test_the_confusion_of_the_model_is_used_and_else_its_lack_is_told(
     )
 
 
+def test_the_confusion_of_another_model_is_refused(tmp_path: Path) -> None:
+    job = {"options": {"model": "runs/mine"}, "model_sha256": "a" * 64}
+    scored = write_rows(tmp_path / "scored", [row("soup:+.9"), row("staff:-.9")] * 30, job=job)
+    path = tmp_path / "held-out.json"
+    measured = {"figures": {"confusion": [[80, 10, 10], [20, 60, 20], [5, 5, 90]]}}
+    path.write_text(json.dumps(measured | {"model_sha256": "b" * 64}))
+    told = r"another model than the one that scored .*capsar evaluate runs/mine --data FILE --json"
+    with pytest.raises(DataError, match=told):
+        report(scored, None, ReportOptions(confusion=path))
+    for known in ({}, {"model_sha256": None}, {"model_sha256": "a" * 64}):
+        path.write_text(json.dumps(measured | known))
+        told_of = report(scored, None, ReportOptions(confusion=path))["model"]
+        assert told_of["confusion"][0] == (80, 10, 10)
+        assert told_of["confusion_warnings"] == []
+
+
+def test_a_confusion_measured_on_what_was_trained_on_is_told(tmp_path: Path) -> None:
+    scored = write_rows(tmp_path / "scored", [row("soup:+.9"), row("staff:-.9")] * 30)
+    path = tmp_path / "held-out.json"
+    measured = {"figures": {"confusion": [[80, 10, 10], [20, 60, 20], [5, 5, 90]]}}
+    path.write_text(json.dumps(measured | {"warnings": ["trained on this very file"]}))
+    arguments = ["report", scored, "--confusion", path, "-o", tmp_path / "r.html"]
+    done = CliRunner().invoke(app, list(map(str, arguments)))
+    assert done.exit_code == 0, done.output
+    assert "of held-out.json: trained on this very file" in done.stderr
+
+
 def test_a_confusion_that_does_not_fit_is_told_and_not_used(tmp_path: Path) -> None:
     """A tenth of everything would be told neutral, and nothing was: 0 would be all that is left."""
     scored = write_rows(tmp_path / "scored", [row("soup:+.9"), row("staff:-.9")] * 300)

@@ -84,8 +84,9 @@ def evaluate_command(  # noqa: PLR0913
     rewritten = arts_examples(dataset) if robustness else []
     examples = _read(dataset, data, columns, encoding)
     analyzer = load(bundle, backend=backend)
-    if data is not None:
-        _warn_if_trained_on(bundle, data)
+    about, warnings = _about(bundle, data)
+    for warning in warnings:
+        typer.echo(f"capsar: {warning}", err=True)
     rankers = _gradient_rankers(bundle) if gradients else {}
     judges: list[tuple[bool, Judge]] = [
         (True, _judge_task),
@@ -94,7 +95,7 @@ def evaluate_command(  # noqa: PLR0913
         (confidence, _judge_confidence),
         (faithfulness, partial(_judge_faithfulness, rankers=rankers)),
     ]
-    document: dict[str, Any] = {}
+    document: dict[str, Any] = about | {"warnings": warnings}
     for is_wanted, judge in judges:
         if is_wanted:
             part, show = judge(analyzer, examples)
@@ -183,18 +184,21 @@ def _read(dataset: str, data: Path | None, columns: Columns, encoding: str) -> l
     return test_examples(dataset)
 
 
-def _warn_if_trained_on(bundle: str, data: Path) -> None:
+def _about(bundle: str, data: Path | None) -> tuple[dict[str, str], list[str]]:
+    """Which model is judged, and what takes from the figures' worth."""
     from capsar.data.catalog import digest_file
     from capsar.hub import find_bundle
 
-    trained_on = find_bundle(bundle).config.get("trained_on")
+    found = find_bundle(bundle)
+    trained_on = found.config.get("trained_on")
     files = trained_on.get("files_sha256") if isinstance(trained_on, dict) else None
-    if isinstance(files, list) and digest_file(data) in files:
-        typer.echo(
-            f"capsar: the model was trained on this very file, {str(data)!r}: figures tell what it "
-            "remembers, not how it will do. Judge it on sentences that it has not seen",
-            err=True,
+    warnings = []
+    if data is not None and isinstance(files, list) and digest_file(data) in files:
+        warnings.append(
+            f"the model was trained on this very file, {str(data)!r}: figures tell what it "
+            "remembers, not how it will do. Judge it on sentences that it has not seen"
         )
+    return {"model": bundle, "model_sha256": found.fingerprint()}, warnings
 
 
 def _print(evaluation: Evaluation) -> None:

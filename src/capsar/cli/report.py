@@ -92,6 +92,8 @@ def _tell(path: Path, content: dict[str, Any]) -> None:
     )
     if model["uncorrected"]:
         typer.echo(f"capsar: shares are not corrected. {model['uncorrected']}", err=True)
+    for warning in model["confusion_warnings"]:
+        typer.echo(f"capsar: of {model['confusion_source']}: {warning}", err=True)
     if content["source"]["text_column"] is None:
         told = "the reviews were not kept, so no sentences are shown; score with --keep"
         typer.echo(f"capsar: {told}", err=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,10 @@ class Confusion:
     """What it was measured on, in words."""
     elsewhere: bool = False
     """Whether that were other reviews than those it is used for."""
+    model_sha256: str = ""
+    """Of the model that it was measured with; empty if that is not told."""
+    warnings: tuple[str, ...] = ()
+    """What takes from its worth, in words."""
 
     @property
     def rates(self) -> NDArray[np.float64]:
@@ -84,7 +88,13 @@ def read_confusion(file: str | Path) -> Confusion:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: no confusion matrix can be read: {error}") from error
+    about = content if isinstance(content, dict) else {}
     if isinstance(content, dict):
         content = content.get("figures", content)
         content = content.get("confusion") if isinstance(content, dict) else None
-    return make_confusion(content, path.name)
+    sha256, warnings = about.get("model_sha256"), about.get("warnings")
+    return replace(
+        make_confusion(content, path.name),
+        model_sha256=sha256 if isinstance(sha256, str) else "",
+        warnings=tuple(map(str, warnings)) if isinstance(warnings, list) else (),
+    )

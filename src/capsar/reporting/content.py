@@ -148,6 +148,7 @@ def _facts(findings: Findings, options: ReportOptions) -> dict[str, Any]:
             "limits": known.limits,
             "confusion": known.confusion.counts if known.confusion else None,
             "confusion_source": known.confusion.source if known.confusion else None,
+            "confusion_warnings": list(known.confusion.warnings) if known.confusion else [],
             "uncorrected": known.uncorrected,
         },
         "level": LEVEL,

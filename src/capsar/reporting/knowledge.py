@@ -45,10 +45,11 @@ def learn(scored: Scored, options: ReportOptions) -> Knowledge:
 
     Raises:
         ArtifactError: If a model is named and there is none, or it is not the one that scored.
-        DataError: If a confusion matrix is named and cannot be used.
+        DataError: If a confusion matrix is named and cannot be used, or is that of another model.
     """
     bundle, name = _bundle(scored, options)
     confusion, reason = _confusion(bundle, name, options)
+    _check_same_model(scored, confusion)
     limits = _confusions_in_words(confusion) if confusion else []
     card = _card_limits(bundle) if bundle else []
     return Knowledge(
@@ -91,6 +92,17 @@ def _confusion(
     except DataError as error:
         told = str(error)
         return None, f"{told[0].upper()}{told[1:]} {HOW_TO_MEASURE}"
+
+
+def _check_same_model(scored: Scored, confusion: Confusion | None) -> None:
+    wanted = scored.job.get("model_sha256")
+    if confusion and wanted and confusion.model_sha256 not in ("", wanted):
+        name = scored.job.get("options", {}).get("model", "MODEL")
+        raise DataError(
+            f"{confusion.source} was measured with another model than the one that scored "
+            f"{str(scored.path)!r}; what that one gets wrong does not matter here. Measure the one "
+            f"that scored: `capsar evaluate {name} --data FILE --json > {confusion.source}`."
+        )
 
 
 def _confusions_in_words(confusion: Confusion) -> list[str]:

@@ -10,6 +10,7 @@ function showHead() {
   byId("lead").textContent = `${parts.join(" · ")}. ${isCorrected ? "Shares are corrected for the model’s known confusions." : ""}`;
   const notices = [];
   if (model.uncorrected) notices.push(`Not corrected. ${model.uncorrected}`);
+  for (const warning of model.confusion_warnings) notices.push(`Of the confusion in ${model.confusion_source}: ${warning}.`);
   const asTold = content.aspects.filter((aspect) => !aspect.corrected).length;
   if (isCorrected && asTold) notices.push(`${plural(asTold, "aspect")} of the ${content.aspects.length} below ${asTold === 1 ? "is" : "are"} shown as told: the model’s known confusions cannot explain what it told there. ${asTold === 1 ? "It is" : "They are"} marked ${AS_TOLD}.`);
   if (!source.is_whole) notices.push("Not all of the corpus has been scored yet: run capsar score again to finish it.");
