@@ -160,6 +160,10 @@ def test_dates_in_other_forms(tmp_path: Path) -> None:
     write_rows(tmp_path, rows)
     with pytest.raises(DataError, match=r"Only 0 of 20 dates in 'day'.*--date-format"):
         report(tmp_path, None, ReportOptions(over="day"))
+    for form in ("%d.%m.%y", "%Y-%m-%d"):
+        told = rf"Only 0 of 20 dates in 'day' are of the form '{form}', got '01.03.2026'"
+        with pytest.raises(DataError, match=told):
+            report(tmp_path, None, ReportOptions(over="day", date_format=form))
     german = report(tmp_path, None, ReportOptions(over="day", date_format="%d.%m.%Y"))
     seconds = report(tmp_path, None, ReportOptions(over="at"))
     assert german["periods"]["unit"] == seconds["periods"]["unit"] == "day"
@@ -235,6 +239,8 @@ def test_csv_holds_every_share_and_no_formula(tmp_path: Path, folder: Path) -> N
     ("options", "error", "match"),
     [
         ({"by": "maker"}, DataError, "--by: there is no column 'maker'.*--keep .*maker"),
+        ({"by": "SHOP"}, DataError, r"no column 'SHOP'; did you mean 'shop'\? Kept are"),
+        ({"by": "shops"}, DataError, r"no column 'shops'; did you mean 'shop'\?"),
         ({"over": "when"}, DataError, "--over: there is no column 'when'"),
         ({"text_column": "body"}, DataError, "--text-column: there is no column 'body'"),
         ({"by": "aspects"}, DataError, "there is no column 'aspects'"),
@@ -439,6 +445,23 @@ def test_the_command(folder: Path, tmp_path: Path) -> None:
     assert "aspects shown" in done.stdout
     assert "not corrected" in done.stderr
     assert json.loads(out.read_text())["groups"]["column"] == "shop"
+
+
+def test_the_form_is_that_of_the_name(tmp_path: Path) -> None:
+    scored = write_rows(tmp_path / "scored", [row("soup:+.9"), row("staff:-.9")] * 3)
+    page = "<!doctype html>"
+    begins = {"r.csv": "aspect,", "r.json": "{", "r.HTML": page, "r": page}
+    for name, begin in begins.items():
+        report(scored, tmp_path / name)
+        assert (tmp_path / name).read_text(encoding="utf-8").startswith(begin)
+    told = "'r.html' is named as html, but csv is asked for; name it 'r.csv'"
+    with pytest.raises(ConfigError, match=told):
+        report(scored, "r.html", form="csv")
+    with pytest.raises(ConfigError, match="no form 'pdf'"):
+        report(scored, "r.pdf", form="pdf")
+    done = CliRunner().invoke(app, ["report", str(scored), "-o", str(tmp_path / "c.csv")])
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "c.csv").read_text(encoding="utf-8").startswith("aspect,")
 
 
 def test_the_page_stays_small_whatever_reviews_hold(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ def report_command(  # noqa: PLR0913
     ],
     *,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Where to write; by default `report.FORMAT`.")
+        Path | None, typer.Option("--out", "-o", help="Where to write; by default `report.html`.")
     ] = None,
     by: Annotated[
         str | None, typer.Option(help="Compare the values of this kept column, as products.")
@@ -30,8 +30,11 @@ def report_command(  # noqa: PLR0913
         str | None, typer.Option(help="How dates are written, as `%d.%m.%Y`; else ISO 8601.")
     ] = None,
     form: Annotated[
-        str, typer.Option("--format", help="`html`, one page; `json`; or `csv`.")
-    ] = "html",
+        str | None,
+        typer.Option(
+            "--format", help="`html`, one page; `json`; or `csv`; by default what --out ends with."
+        ),
+    ] = None,
     confusion: Annotated[
         Path | None,
         typer.Option(help="What `capsar evaluate --json` wrote on labelled reviews like these."),
@@ -56,7 +59,7 @@ def report_command(  # noqa: PLR0913
 
     `capsar report scored -o report.html --by product --over date`
 
-    `capsar report scored -o shares.csv --format csv --by product --over date --every month`
+    `capsar report scored -o shares.csv --by product --over date --every month`
 
     Shares are corrected for what the model confuses where that is known, from the model itself or
     from `--confusion`. Sentences are shown if the column of reviews was kept when scoring.
@@ -78,7 +81,7 @@ def report_command(  # noqa: PLR0913
         threads=threads,
         title=title,
     )
-    path = out or Path(f"report.{form}")
+    path = out or Path(f"report.{form or 'html'}")
     with _Shown() as shown:
         content = report(scored, path, options, form=form, on_progress=shown.show)
     _tell(path, content)

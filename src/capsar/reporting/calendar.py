@@ -59,11 +59,7 @@ def make_calendar(
         {"files": scored.files},
     ).fetchall()[0]
     if read * 2 < rows or first is None:
-        raise DataError(
-            f"Only {read} of {rows} dates in {options.over!r} can be read; expected ISO 8601 "
-            f"(2026-03-14) or seconds since 1970, got {shortened(unread)}. Name a column of dates; "
-            "if it is one, give its form, as --date-format %d.%m.%Y, or %Y for years."
-        )
+        raise _unreadable(f"Only {read} of {rows} dates in {options.over!r}", unread, options)
     unit = options.every or _fitting((last - first).days)
     starts = [
         row[0]
@@ -80,6 +76,20 @@ def make_calendar(
         {"files": scored.files},
     ).fetchall()[0][0]
     return Calendar(unit, starts, inside, int(undated))
+
+
+def _unreadable(which: str, example: str | None, options: ReportOptions) -> DataError:
+    if options.date_format is not None:
+        return DataError(
+            f"{which} are of the form {options.date_format!r}, got {shortened(example)}. Write "
+            "--date-format as they are: %d.%m.%Y for 14.03.2026, %d.%m.%y for 14.03.26; or leave "
+            "it out, if they are ISO 8601 (2026-03-14)."
+        )
+    return DataError(
+        f"{which} can be read; expected ISO 8601 (2026-03-14) or seconds since 1970, got "
+        f"{shortened(example)}. Name a column of dates; if it is one, give its form, as "
+        "--date-format %d.%m.%Y, or %Y for years."
+    )
 
 
 def _fitting(days: int) -> str:

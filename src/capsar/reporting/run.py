@@ -34,7 +34,7 @@ def report(
     output: str | Path | None = None,
     options: ReportOptions | None = None,
     *,
-    form: str = "html",
+    form: str | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
     """Tell what a scored corpus says, and return all of it as JSON holds it.
@@ -43,16 +43,16 @@ def report(
         scored: The folder that `capsar score` wrote, or one Parquet file of it.
         output: Where to write the report; without it nothing is written.
         options: What is compared, and how much is shown.
-        form: Of what is written: `html`, one page that needs nothing else; `json`; or `csv`.
+        form: Of what is written: `html`, one page that needs nothing else; `json`; or `csv`. By
+            default what the name of `output` ends with, else `html`.
         on_progress: Called with how many rows are counted, and how many there are.
 
     Raises:
         DataError: If the files are no scored ones, or do not have a column that is named.
-        ConfigError: If the form is not known.
+        ConfigError: If the form is not known, or is another than the name of `output` says.
         MissingExtraError: If what a report is made with is not installed.
     """
-    if form not in FORMATS:
-        raise ConfigError(f"There is no form {form!r}; expected one of {', '.join(FORMATS)}")
+    form = _form(output, form)
     _check_extra()
     options = options or ReportOptions()
     with connect(options) as database:
@@ -62,6 +62,20 @@ def report(
     if output is not None:
         Path(output).write_text(render(content, form), encoding="utf-8", newline="\n")
     return content
+
+
+def _form(output: str | Path | None, form: str | None) -> str:
+    suffix = Path(output or "").suffix.lower().removeprefix(".")
+    if form is None:
+        return suffix if suffix in FORMATS else FORMATS[0]
+    if form not in FORMATS:
+        raise ConfigError(f"There is no form {form!r}; expected one of {', '.join(FORMATS)}")
+    if suffix in FORMATS and suffix != form:
+        raise ConfigError(
+            f"{str(output)!r} is named as {suffix}, but {form} is asked for; name it "
+            f"{Path(output or '').with_suffix(f'.{form}').name!r}, or leave the format out"
+        )
+    return form
 
 
 def _check_extra() -> None:

@@ -6,6 +6,7 @@ import json
 import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +65,13 @@ class Scored:
         """
         if name not in self.columns or name in _NEEDED:
             kept = [one for one in self.columns if one not in _NEEDED]
+            alike = {one.casefold(): one for one in kept}
+            near = get_close_matches(name.casefold(), alike, n=1, cutoff=0.8)
+            if near:
+                raise DataError(
+                    f"{option}: there is no column {name!r}; did you mean {alike[near[0]]!r}? Kept "
+                    f"are {kept!r}."
+                )
             raise DataError(
                 f"{option}: there is no column {name!r}; kept are {kept!r}. Score with "
                 f"--keep {','.join([*kept, name])} to have it."
