@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from hashlib import sha256
@@ -122,6 +123,33 @@ def test_what_cannot_be_corrected_is_marked(opened: Opened, made: Path, tmp_path
     line.get_by_role("button").click()
     expect(page.locator("#drill-shares")).to_contain_text("told 100 % negative, 0 % neutral")
     expect(page.locator("#drill-shares")).to_contain_text("cannot explain it")
+
+
+def test_what_few_reviews_mention_is_faded(opened: Opened) -> None:
+    page = opened()
+    faded = page.locator("#grid .mark-rect path[opacity='0.35']")
+    expect(faded).to_have_count(2)  # one broth in the north, three <b>soup</b> in the south
+    tip = page.locator("#tooltip")
+    faded.first.hover(force=True)  # its figure lies upon it
+    expect(tip).to_contain_text("3 mentions in 3 reviews, which is few")
+    page.locator("#grid .mark-rect path[opacity='1']").first.hover(force=True)
+    expect(tip).to_contain_text("80 mentions in 80 reviews")
+    expect(tip).not_to_contain_text("few")
+    unsure = page.get_by_role("button", name="Unsure")
+    expect(unsure).to_have_attribute("title", re.compile("the lower of"))
+    expect(page.locator("#method")).to_contain_text("need not lie around that of the whole")
+
+
+def test_what_is_known_against_the_confusion_is_told(
+    opened: Opened, made: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "held-out.json"
+    figures = {"confusion": [[80, 10, 10], [20, 60, 20], [5, 5, 90]]}
+    path.write_text(json.dumps({"figures": figures, "warnings": ["<b>seen</b> before"]}))
+    report(made.parent / "scored", tmp_path / "r.html", ReportOptions(confusion=path))
+    page = opened(tmp_path / "r.html")
+    told = "Of the confusion in held-out.json: <b>seen</b> before."
+    expect(page.locator("#notices")).to_contain_text(told)
 
 
 def test_by_keys_alone(opened: Opened) -> None:

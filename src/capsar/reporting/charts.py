@@ -92,11 +92,17 @@ def _grid(alt: Any) -> dict[str, Any]:  # noqa: ANN401
         interpolate="lab",
     )
     cells = base.mark_rect(cornerRadius=4, stroke="$card", strokeWidth=3, cursor="pointer").encode(
-        color=alt.Color("net:Q", scale=scale, legend=None)
+        color=alt.Color("net:Q", scale=scale, legend=None), opacity=_faded(alt)
     )
-    inked = alt.condition("abs(datum.net) > 0.55", alt.value("$on_tone"), alt.value("$ink"))
+    dark = "abs(datum.net) > 0.55 && !datum.few"
+    inked = alt.condition(dark, alt.value("$on_tone"), alt.value("$ink"))
     texts = base.mark_text(fontSize=12.5, cursor="pointer").encode(text="label:N", color=inked)
     return _spec((cells + texts).properties(width="container", height=alt.Step(32)))
+
+
+def _faded(alt: Any, usual: float = 1) -> Any:  # noqa: ANN401
+    """What few reviews mention is paler."""
+    return alt.condition("datum.few", alt.value(usual * 0.35), alt.value(usual))
 
 
 def _dots(alt: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -108,14 +114,18 @@ def _dots(alt: Any) -> dict[str, Any]:  # noqa: ANN401
             tooltip="tip:N",
         )
         scale = alt.Scale(domain=[0, 1])
-        rule = base.mark_rule(color=f"${polarity}", strokeWidth=5, opacity=0.28, strokeCap="round")
-        point = base.mark_point(color=f"${polarity}", filled=True, size=80, opacity=1)
+        rule = base.mark_rule(color=f"${polarity}", strokeWidth=5, strokeCap="round")
+        point = base.mark_point(color=f"${polarity}", filled=True, size=80)
         layers += [
             rule.encode(
                 x=alt.X(f"{polarity}_low:Q", scale=scale, axis=_share_axis(alt)),
                 x2=f"{polarity}_high:Q",
+                opacity=_faded(alt, 0.28),
             ),
-            point.encode(x=alt.X(f"{polarity}:Q", scale=scale, title=None, axis=_share_axis(alt))),
+            point.encode(
+                x=alt.X(f"{polarity}:Q", scale=scale, title=None, axis=_share_axis(alt)),
+                opacity=_faded(alt),
+            ),
         ]
     return _spec(alt.layer(*layers).properties(width="container", height=alt.Step(26)))
 

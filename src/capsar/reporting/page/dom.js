@@ -34,6 +34,8 @@ const SIGNS = { positive: "+", neutral: "○", negative: "−" };
 const CLEAR = 0.05;
 const isCorrected = content.overall.corrected;
 const AS_TOLD = "as told";
+const few = (cell) => cell.reviews < content.fewest_reviews;
+const size = (cell) => `${plural(cell.mentions, "mention")} in ${plural(cell.reviews, "review")}${few(cell) ? ", which is few" : ""}`;
 const marked = (cell) => (isCorrected && cell.mentions && !cell.corrected ? ` (${AS_TOLD})` : "");
 
 function periodName(start) {

@@ -90,7 +90,7 @@ function trendRows(where) {
     .map(([start, cell]) => ({
       start: `${start}T00:00:00`, // of whoever looks: axes tell local time
       ...Object.fromEntries(["negative", "positive"].flatMap((one) => [[one, cell[one][0]], [`${one}_low`, cell[one][1]], [`${one}_high`, cell[one][2]]])),
-      tip: `${periodName(start)}, ${plural(cell.mentions, "mention")}\n${shareText(cell)}`,
+      tip: `${periodName(start)}, ${size(cell)}\n${shareText(cell)}`,
     }));
 }
 
@@ -100,6 +100,7 @@ function groupRows(where) {
     .map(([group, cell]) => ({
       group,
       ...Object.fromEntries(["negative", "positive"].flatMap((one) => [[one, cell[one][0]], [`${one}_low`, cell[one][1]], [`${one}_high`, cell[one][2]]])),
-      tip: `${group}, ${plural(cell.mentions, "mention")}\n${shareText(cell)}`,
+      few: few(cell),
+      tip: `${group}, ${size(cell)}\n${shareText(cell)}`,
     }));
 }

@@ -33,6 +33,7 @@ function showDifferences() {
   const { names, column, in_all: inAll } = content.groups;
   if (names.length < 2) return;
   byId("differences").hidden = false;
+  byId("few").textContent = count(content.fewest_reviews);
   byId("differences-title").textContent = `By ${column}`;
   const clear = new Map(content.differences.map((row) => [`${row.aspect} ${row.group}`, row.q]));
   const tested = content.differences.some((row) => row.group > 0);
@@ -40,8 +41,8 @@ function showDifferences() {
     const cell = aspect.by_group[number];
     if (!cell.mentions) return null;
     const q = clear.get(`${index} ${tested ? number : 0}`);
-    return { aspect: index, number, name: aspect.name, group, net: cell.net[0], label: points(cell.net[0]) + (q < CLEAR ? " •" : ""),
-      tip: `${aspect.name}, ${group}\n${plural(cell.mentions, "mention")}\n${shareText(cell)}${q === undefined ? "" : `\nagainst all others: ${chanceOf(q)}`}` };
+    return { aspect: index, number, name: aspect.name, group, net: cell.net[0], label: points(cell.net[0]) + (q < CLEAR ? " •" : ""), few: few(cell),
+      tip: `${aspect.name}, ${group}\n${size(cell)}\n${shareText(cell)}${q === undefined ? "" : `\nagainst all others: ${chanceOf(q)}`}` };
   })).filter(Boolean);
   byId("grid").style.setProperty("--least", `${12 + names.length * 4.5}rem`);
   draw("grid", "grid", rows, ({ aspect, number }) => openDrill(aspect, number));
@@ -125,6 +126,8 @@ function showMethod() {
     "A share is of mentions: what part of the times that an aspect is mentioned it is felt so. Aspects are what the model found or was asked about; what it took for an aspect and is none is counted too.",
     corrected,
     "Intervals hold 95 % of what might be: other reviews of the same kind are drawn (Dirichlet draws around the counts, with half a count more for each polarity), and mentions in one review count as less than as many reviews (design effect). Groups of one aspect share what the model gets wrong about it, so their intervals overlap even where they clearly differ.",
+    `Shares of small groups are drawn towards the middle, so those of an aspect’s groups and periods need not lie around that of the whole. What fewer than ${content.fewest_reviews} reviews mention is faded.`,
+    `Unsure is a mention whose confidence is below ${content.surety.limit}: the lower of that of being an aspect and that of its polarity. Intervals do not allow for it: they are of shares among all mentions, be they aspects or not.`,
     `Differences between groups, and between the earlier and the later half of time, are tested on all three shares at once (Hotelling’s test on told shares, with reviews as units), where both sides have at least ${content.fewest_reviews} reviews. q is the rate of false alarms among all differences at least as clear, of all that were tested (Benjamini and Hochberg); what is called clear has q < .05. Groups are not assigned by lot: a difference is no proof of a cause.`,
     "Names are merged over case, accents, articles, hyphens, plurals and plain misspellings; the names that were merged are shown with each aspect.",
     "Sentences are drawn by chance among those that the model was sure enough of, and sorted by how sure it was. Colors are what the model told, which may be wrong.",
