@@ -391,10 +391,14 @@ def test_a_model_is_trained_further(small_bundle: Path, tmp_path: Path) -> None:
     begun += ["--set", "data.dev_share=.2"]  # as people write it, and TOML does not
     done = capsar(*begun, "--some-aspects", "--set", "train.max_epochs=1", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+    assert re.search(r"^run as it is: dev accuracy \.?\d", done.stderr, re.MULTILINE)
     bundle = tmp_path / json.loads(done.stdout)["bundle"]
     config = json.loads((bundle / CONFIG).read_bytes())
     assert config["model"]["class_dim"] == 10
     assert config["trained_on"]["started_from"] == "run"
+    still = capsar(*begun, "--out", "still", "--set", "train.max_epochs=1",
+                   "--set", "train.learning_rate=1e-12", cwd=tmp_path)  # fmt: skip
+    assert "No epoch is better on dev than run as it is" in still.stderr
     refused = capsar(*begun, "--vectors", "glove.txt", cwd=tmp_path)
     assert (refused.returncode, "keeps a model's network and vectors" in refused.stderr) == (
         2,

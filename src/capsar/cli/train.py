@@ -184,11 +184,6 @@ class _Progress:
         )
         if info.dev:
             mark = " *" if info.is_best else ""
-            span_f1 = info.dev.span_f1
-            spans = "" if span_f1 is None else f", F1 of found spans {span_f1:.4f}"
-            self._bar.console.print(
-                f"epoch {info.epoch + 1}: dev accuracy {info.dev.polarity.accuracy:.4f}, "
-                f"macro-F1 {info.dev.polarity.macro_f1:.4f}{spans}{mark}"
-            )
+            self._bar.console.print(f"epoch {info.epoch + 1}: {info.dev}{mark}")
         elif info.ends_epoch:
             self._bar.console.print(f"epoch {info.epoch + 1}: loss {info.loss:.4f}")

@@ -44,6 +44,11 @@ class DevFigures:
             return self.polarity.macro_f1
         return (self.polarity.macro_f1 + self.span_f1) / 2
 
+    def __str__(self) -> str:
+        spans = "" if self.span_f1 is None else f", F1 of found spans {self.span_f1:.4f}"
+        polarity = self.polarity
+        return f"dev accuracy {polarity.accuracy:.4f}, macro-F1 {polarity.macro_f1:.4f}{spans}"
+
 
 @dataclass(frozen=True, slots=True)
 class StepInfo:

@@ -98,13 +98,13 @@ def train(
     model = _network(run_config, prepared, start).to(accelerator.device)
     optimizer = make_optimizer(model, run_config.train)
     _make(folder)
+    predictor = NetworkPredictor(model, prepared.tokenizer)
+    finds = run_config.teaches_spans
+    before = _judge_start(start, predictor, prepared, with_tags=finds)
     told_by = digest_teachers(run_config.train.teacher)
     run = run_config.as_dict() | {"fingerprint": prepared.fingerprint + told_by}
     progress, best, average = _resume(folder, run, model, optimizer, run_config.train.average)
     optimizer.register_step_post_hook(lambda *_: average.update(model, progress.step))
-    predictor = NetworkPredictor(model, prepared.tokenizer)
-
-    finds = run_config.teaches_spans
 
     def evaluate_dev() -> DevFigures:
         with average.in_place(model):
@@ -140,6 +140,7 @@ def train(
     log.close()
     if accelerator.is_main_process and not (was_finished and _is_whole(folder / "bundle")):
         finish(folder / "bundle", run_config, prepared, best, progress, model.given, start)
+    _compare_with_start(start, before, progress)
     accelerator.wait_for_everyone()
     accelerator.end_training()
     dev = progress.history[progress.best_epoch]
@@ -181,6 +182,25 @@ def _judge_dev(predictor: NetworkPredictor, prepared: Prepared, *, with_tags: bo
     if not with_tags:
         return DevFigures(figures)
     return DevFigures(figures, dev_spans(predictor, prepared.dev_sentences).f1(0.0))
+
+
+def _judge_start(
+    start: Start | None, predictor: NetworkPredictor, prepared: Prepared, *, with_tags: bool
+) -> DevFigures | None:
+    """Judge the model that a run goes on from, before it is trained."""
+    if start is None or not prepared.dev:
+        return None
+    dev = _judge_dev(predictor, prepared, with_tags=with_tags)
+    _LOG.info("%s as it is: %s", start.name, dev)
+    return dev
+
+
+def _compare_with_start(start: Start | None, before: DevFigures | None, progress: Progress) -> None:
+    if start and before and progress.best_score <= before.score:
+        _LOG.warning(
+            "No epoch is better on dev than %s as it is: use that one, or train on more sentences",
+            start.name,
+        )
 
 
 def load_network(folder: Path) -> tuple[Network, SentenceTokenizer]:
