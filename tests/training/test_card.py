@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -139,4 +140,5 @@ def test_published_data_is_known_by_name_and_by_content(shared: Path) -> None:
     path = shared / "data" / "mams" / "MAMS-ATSA" / "train.xml"
     by_content = prepare_data(run_config({"data": {"train": str(path), "word_dim": 3}}).data).facts
     assert (by_name["dataset"], by_name["licence"]) == ("mams", "Apache-2.0")
-    assert by_content == by_name | {"train": "train.xml"}
+    own = {"train": "train.xml", "files_sha256": [sha256(path.read_bytes()).hexdigest()]}
+    assert by_content == by_name | own

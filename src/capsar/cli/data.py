@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from capsar.data.doctor import FileReport, Overlap
 
 app = typer.Typer(
@@ -101,20 +98,6 @@ def check_command(  # noqa: PLR0913
         _print_overlaps(shared, show_all=show_all)
     if any(report.bad for report in reports):
         raise typer.Exit(1)
-
-
-@contextmanager
-def advising_check() -> Iterator[None]:
-    """Say of a bad record how to find all of them."""
-    from capsar.errors import DataError, FormatError
-
-    try:
-        yield
-    except FormatError as error:
-        if error.record == "the file":  # it cannot be opened, or all of it is wrong
-            raise
-        told = str(error).removesuffix(".")
-        raise DataError(f"{told}. `capsar data check {error.path}` names all that is bad") from None
 
 
 def _resolve(sources: list[str]) -> list[Path]:

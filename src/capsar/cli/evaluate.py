@@ -171,7 +171,7 @@ def _gradient_rankers(bundle: str) -> dict[str, Ranker]:
 
 
 def _read(dataset: str, data: Path | None, columns: Columns, encoding: str) -> list[Example]:
-    from capsar.cli.data import advising_check
+    from capsar.cli.advice import advising_check
     from capsar.data.catalog import test_examples
     from capsar.data.readers import read_examples
     from capsar.errors import ConfigError

@@ -60,7 +60,7 @@ def train_command(  # noqa: PLR0913
 
     `capsar train examples/restaurants.toml --set train.seed=1`
     """
-    from capsar.cli.data import advising_check
+    from capsar.cli.advice import advising_check
     from capsar.errors import ConfigError, MissingExtraError
 
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
