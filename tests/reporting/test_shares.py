@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,12 @@ from hypothesis import strategies as st
 from capsar.errors import DataError
 from capsar.reporting.confusion import Confusion, make_confusion, read_confusion
 from capsar.reporting.contrasts import FEWEST_REVIEWS, compare, false_discovery_rates
-from capsar.reporting.shares import estimate_shares, nearest_shares
+from capsar.reporting.shares import (
+    ALIKE_ASPECTS,
+    ALIKE_CORPORA,
+    estimate_shares,
+    nearest_shares,
+)
 from capsar.reporting.tally import Tally
 
 RATES = np.array([[0.8, 0.1, 0.1], [0.2, 0.6, 0.2], [0.05, 0.05, 0.9]])
@@ -121,6 +127,14 @@ def test_rates_of_an_aspect_or_of_other_reviews_are_less_sure() -> None:
     for one in (aspect, other, both):
         assert (one.low < known.share).all()
         assert (known.share < one.high).all()
+
+
+def test_how_alike_rates_are_is_what_was_measured(root: Path) -> None:
+    text = (root / "experiments/results/aspect-confusion.json").read_text(encoding="utf-8")
+    measured = json.loads(text)
+    for constant, kind in ((ALIKE_ASPECTS, "aspects"), (ALIKE_CORPORA, "corpora")):
+        found = [fit["concentration"] for fit in measured[kind].values()]
+        assert min(found) <= constant <= max(found)
 
 
 def test_mentions_of_one_review_count_as_less_than_as_many_reviews() -> None:
