@@ -33,6 +33,7 @@ bench:  ## every benchmark; each writes benchmarks/results/NAME.json
 	for kind in worker driver; do python benchmarks/bulk.py deaths $$kind local || exit 1; done
 	for kind in worker driver node; do python benchmarks/bulk.py deaths $$kind ray || exit 1; done
 	python benchmarks/report.py truth
+	python benchmarks/report.py labelled
 	python benchmarks/report.py scale
 
 docs:  ## run what README and docs show, check their figures, and build the site
