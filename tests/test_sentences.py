@@ -6,7 +6,7 @@ import re
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from review_text import REVIEW_LIKE, check_sentences
 
@@ -24,6 +24,7 @@ def test_any_text_is_accounted_for(text: str) -> None:
 
 @settings(max_examples=1500, deadline=None)
 @given(text=REVIEW_LIKE)
+@example(text="a\n1. .\x00a")  # a list's number took the full stop with it
 def test_a_sentence_alone_is_one_sentence(text: str) -> None:
     check_sentences(text)
 
@@ -97,4 +98,4 @@ def test_time_is_linear_whatever_the_text_is(unit: str) -> None:
         return min(times)
 
     # Ten times the text: ten times the time, and far from the hundred of a quadratic one.
-    assert seconds(1_000_000) < 35 * max(seconds(100_000), 1e-3)
+    assert seconds(300_000) < 35 * max(seconds(30_000), 1e-3)

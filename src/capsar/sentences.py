@@ -86,11 +86,9 @@ def split_sentences(text: str) -> list[Span]:
 
 def iterate_sentences(text: str) -> Iterator[Span]:
     """Do as `split_sentences`, one sentence after the other."""
-    start = line = _begin(text, 0)
-    for mark in _MAY_END.finditer(text, start):
-        place = mark.start()
-        if place < start:  # in what stands before the sentence
-            continue
+    start = line = place = _begin(text, 0)
+    while mark := _MAY_END.search(text, place):
+        place = mark.end()
         if mark["line"]:
             ends = _line_ends(text, line, mark)
             line = mark.end()
@@ -98,9 +96,10 @@ def iterate_sentences(text: str) -> Iterator[Span]:
             ends = bool(mark["block"] or mark["bullet"]) or _mark_ends(text, start, mark)
         if not ends:
             continue
-        end = mark.end() if mark["stop"] or mark["face"] else place
+        end = mark.end() if mark["stop"] or mark["face"] else mark.start()
         yield from _trimmed(text, start, end)
-        start = line = _begin(text, max(end, place))
+        # Marks are looked for anew from the next sentence on, as they are when it stands alone.
+        start = line = place = _begin(text, end)
     yield from _trimmed(text, start, len(text))
 
 
