@@ -230,6 +230,10 @@ class DataConfig:
     dev_share: float = 0.1
     """0 cuts none: all data is trained on for `max_epochs`, and the last weights are kept."""
     dev_seed: int = 0
+    folds: int = 0
+    """Cross-validation in place of a dev part: the sentences are cut in so many parts, and as many
+    networks are trained, each without one of them. Together they choose the epoch and tell how sure
+    answers are; the network that is kept learns from everything."""
     train_share: float = 1.0
     """Share of the sentences left for training that is used: for learning curves."""
     vectors: str = ""
@@ -249,6 +253,8 @@ class DataConfig:
         for name in ("train", "polarity_only", "dev"):
             _check_sources(self, name)
         _check(0 <= self.dev_share < 1, "dev_share", self.dev_share, "at least 0 and below 1")
+        _check(self.folds == 0 or self.folds > 1, "folds", self.folds, "0, or at least 2")
+        _check(not (self.folds and self.dev), "folds", self.folds, "0 where there is a dev source")
         _check(0 < self.train_share <= 1, "train_share", self.train_share, "above 0, at most 1")
         _check(self.word_dim >= 1, "word_dim", self.word_dim, "at least 1")
         _check(self.max_vector_words >= 0, "max_vector_words", self.max_vector_words, "0 or more")

@@ -28,7 +28,8 @@ from capsar.evaluation.metrics import Figures, compute_figures
 from capsar.model.batch import Batch, Output
 from capsar.model.network import Capsar
 from capsar.training.checkpoint import Progress, load_checkpoint
-from capsar.training.loop import DevFigures, StepInfo, _end_epoch
+from capsar.training.held_back import DevFigures
+from capsar.training.loop import StepInfo, end_epoch
 from capsar.training.predictor import NetworkPredictor
 from capsar.training.prepare import prepare_data
 from capsar.training.run import load_network, train
@@ -122,7 +123,7 @@ def test_the_epoch_is_chosen_by_macro_f1_and_the_bundle_holds_it(
     reviews: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     figures = Scripted((0.9, 0.2), (0.5, 0.7), (0.8, 0.6), (0.99, 0.65), (0.7, 0.1))
-    monkeypatch.setattr("capsar.training.run.compute_figures", figures)
+    monkeypatch.setattr("capsar.training.held_back.compute_figures", figures)
     weights = []
 
     def remember(info: StepInfo) -> None:
@@ -526,18 +527,18 @@ def test_a_network_that_has_not_begun_to_learn_is_not_stopped() -> None:
     learning = DevFigures(compute_figures(truth, np.array([0, 2, 2, 2])))
     progress = Progress()
     for _ in range(5):
-        _end_epoch(progress, constant, 1, train_config)
+        end_epoch(progress, constant, 1, train_config)
         assert not progress.finished
-    assert _end_epoch(progress, learning, 1, train_config)
-    _end_epoch(progress, learning, 1, train_config)
+    assert end_epoch(progress, learning, 1, train_config)
+    end_epoch(progress, learning, 1, train_config)
     assert not progress.finished
-    _end_epoch(progress, learning, 1, train_config)
+    end_epoch(progress, learning, 1, train_config)
     assert progress.finished
     assert progress.best_epoch == 5
     never = Progress()
     for _ in range(9):
         assert not never.finished
-        _end_epoch(never, constant, 1, train_config)
+        end_epoch(never, constant, 1, train_config)
     assert never.finished
 
 
@@ -547,5 +548,5 @@ def test_with_a_head_the_epoch_is_chosen_by_the_mean_of_both_figures() -> None:
     assert DevFigures(figures, span_f1=0.8).score == pytest.approx(0.7)
     progress = Progress()
     for span_f1, best in ((0.8, True), (0.7, False), (0.9, True)):
-        assert _end_epoch(progress, DevFigures(figures, span_f1), 1, TrainConfig()) is best
+        assert end_epoch(progress, DevFigures(figures, span_f1), 1, TrainConfig()) is best
     assert [entry["dev_span_f1"] for entry in progress.history] == [0.8, 0.7, 0.9]

@@ -207,8 +207,8 @@ def test_a_training_that_peeked_would_be_caught(shared: Path, tmp_path: Path) ->
 import capsar.training.finish as finish
 from capsar.data.catalog import test_examples
 tune = finish.choose_about_threshold
-def peek(model, tokenizer, dev):
-    return tune(model, tokenizer, [e for e in test_examples("semeval14-laptops") if e.spans])
+def peek(reader, dev):
+    return tune(reader, [e for e in test_examples("semeval14-laptops") if e.spans])
 finish.choose_about_threshold = peek
 """
     source = {"train": "semeval14-laptops", "train_share": 0.05, "word_dim": 8}

@@ -37,6 +37,12 @@ def train_command(  # noqa: PLR0913
             help="With --from: not every aspect is marked, so learn nothing of where they stand.",
         ),
     ] = False,
+    folds: Annotated[
+        int,
+        typer.Option(
+            help="Cross-validate in so many parts instead of holding one back: 5 for few labels."
+        ),
+    ] = 0,
     vectors: Annotated[
         str, typer.Option(help="GloVe text file, or named vectors; random without.")
     ] = "",
@@ -87,6 +93,8 @@ def train_command(  # noqa: PLR0913
             raise ConfigError("--from keeps a model's network and vectors: give --data only")
         kept = further(start)
         content |= kept | {"data": kept["data"] | content["data"]}
+    if folds:
+        content["data"]["folds"] = folds
     if some_aspects:
         content["data"]["all_marked"] = False
     run = _configure(content, settings or [])

@@ -65,6 +65,25 @@ def split_dev(examples: Sequence[Example], *, share: float = 0.1, seed: int = 0)
     )
 
 
+def split_fold(examples: Sequence[Example], fold: int, *, folds: int, seed: int = 0) -> Split:
+    """Cut one of several parts of equal size off, by sentence, as `split_dev` does.
+
+    Raises:
+        ConfigError: If there are fewer sentences than parts.
+    """
+    keys = [_sentence_key(example.text) for example in examples]
+    ranked = sorted(set(keys), key=lambda key: _rank(key, seed))
+    if len(ranked) < folds:
+        raise ConfigError(f"{len(ranked)} different sentences cannot be cut in {folds} parts")
+    chosen = set(ranked[fold::folds])
+    return Split(
+        train=tuple(e for e, key in zip(examples, keys, strict=True) if key not in chosen),
+        dev=tuple(e for e, key in zip(examples, keys, strict=True) if key in chosen),
+        share=1 / folds,
+        seed=seed,
+    )
+
+
 def drop_shared(examples: Iterable[Example], judged_on: Iterable[str]) -> Cleared:
     """Drop from training every sentence that an evaluation set holds, exactly or nearly.
 

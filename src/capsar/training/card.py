@@ -57,7 +57,7 @@ def render_card(
             _front_matter(facts),
             _TITLE,
             _provenance(run_config, facts, epoch, num_epochs),
-            _figures(report),
+            _figures(report, facts.get("folds", 0)),
             render_confidence(report.calibration),
             _USE,
             _limits(report),
@@ -118,6 +118,8 @@ def _provenance(
         dropped = f"{facts['shared_sentences_dropped']} ({kinds})"
     elif facts["dev_examples"]:
         chosen = f"{facts['dev_examples']} dev examples, cut from the training data by sentence"
+    elif "folds" in facts:
+        chosen = f"all examples, cross-validated in {facts['folds']} parts by sentence"
     owner = "that of its owner; the catalog does not know it"
     vectors_licence = facts["vectors_licence"] or owner
     if facts["vectors"] == RANDOM:
@@ -149,7 +151,7 @@ def _provenance(
     )
 
 
-def _figures(report: DevReport) -> str:
+def _figures(report: DevReport, folds: int) -> str:
     dev = report.evaluation
     if dev is None:
         return "## Figures\n\nNone: no dev part was held back. `capsar evaluate` gives them.\n"
@@ -172,12 +174,18 @@ def _figures(report: DevReport) -> str:
         name = "dev F1 of aspects that opened capsules name, exact spans"
         rows[name] = f"{report.span_f1:.4f} |"
     table = _table(("", "", "95 % interval"), rows, escape=False)
+    who = ""
+    if folds:
+        who = (
+            f"Each example was answered by one of {folds} networks like this one, which had learnt\n"
+            "from the others; this one has learnt from all.\n"
+        )
     return f"""## Figures
 
 {table}
-One run with one seed on {figures.num_examples} examples. The intervals are those of other examples
-(bootstrap); another seed moves the figures as well. Dev figures chose the epoch, so they flatter:
-`capsar evaluate` gives figures on data the model has never met.
+{who}One run with one seed on {figures.num_examples} examples. The intervals are those of other
+examples (bootstrap); another seed moves the figures as well. Dev figures chose the epoch, so they
+flatter: `capsar evaluate` gives figures on data the model has never met.
 """
 
 

@@ -14,7 +14,8 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
-from capsar.errors import ArtifactError
+from capsar.config import run_config as make_config
+from capsar.errors import ArtifactError, ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -113,6 +114,32 @@ def load_checkpoint(folder: Path) -> Checkpoint | None:
             f"Every checkpoint in {str(folder)!r} is damaged; delete the folder to train anew"
         )
     return None
+
+
+def check_same(checkpoint: Checkpoint, run: dict[str, Any], folder: Path) -> None:
+    """Check that a checkpoint is of this run: of the same settings and the same data.
+
+    Raises:
+        ConfigError: If it is not.
+    """
+    if _completed(checkpoint.run) != json.loads(json.dumps(run)):
+        what = sorted(name for name in run if run[name] != checkpoint.run.get(name))
+        raise ConfigError(
+            f"{str(folder)!r} holds a run with another configuration or other data "
+            f"(different: {', '.join(what)}); name another folder"
+        )
+    _LOG.info("Going on from step %d", checkpoint.progress.step)
+
+
+def _completed(run: dict[str, Any]) -> dict[str, Any]:
+    """Add the settings that came later, at their defaults, to a run that an older release began."""
+    sections: dict[str, Any] = {
+        name: run[name] for name in ("data", "model", "train") if name in run
+    }
+    try:
+        return run | make_config(sections).as_dict()
+    except ConfigError:  # it has settings that are gone
+        return run
 
 
 def optimizer_tensors(optimizer: Optimizer) -> dict[str, Tensor]:

@@ -22,6 +22,7 @@ from capsar.text import SEGMENTATION
 from capsar.training.calibrate import FEW_EXAMPLES, FEWEST_SENTENCES, fit_calibration
 from capsar.training.card import DevReport, render_card
 from capsar.training.export import export_capsules, export_encoder
+from capsar.training.held_back import HeldBack
 from capsar.training.networks import Network, encoder_settings, restore_network
 from capsar.training.predictor import NetworkPredictor
 from capsar.training.span_graph import export_spans
@@ -30,23 +31,29 @@ from capsar.training.tune import choose_about_threshold, judge_spans
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from torch import Tensor
-
     from capsar.config import RunConfig
     from capsar.evaluation.calibration import CalibrationFigures
     from capsar.training.checkpoint import Progress
-    from capsar.training.prepare import Prepared
-    from capsar.training.start import Start
+    from capsar.training.learner import Learner
     from capsar.training.tune import JudgedSpans
 
 _LOG = logging.getLogger(__name__)
 
 
 def finish(
-    folder: Path, run_config: RunConfig, prepared: Prepared, best: dict[str, Tensor],
-    progress: Progress, given: str, start: Start | None = None,
+    folder: Path, run_config: RunConfig, learner: Learner, progress: Progress,
+    held_back: HeldBack | None = None,
 ) -> None:  # fmt: skip
-    """Write the bundle of the best epoch."""
+    """Write the bundle of the best epoch.
+
+    Args:
+        folder: Where it will be.
+        run_config: Of the run.
+        learner: The network, whose best weights are kept.
+        progress: Of the choice of the epoch.
+        held_back: What is judged and calibrated on, if not the learner's own dev part.
+    """
+    prepared, start = learner.prepared, learner.start
     shown = run_config
     if "started_from" in prepared.facts:
         named = replace(run_config.train, start_from=prepared.facts["started_from"])
@@ -64,11 +71,16 @@ def finish(
         "trained_on": prepared.facts,
         "dev": progress.history[progress.best_epoch],
     } | encoder_settings(prepared)
-    weights = ({given: prepared.vectors} if given else {}) | best
+    given = learner.model.given
+    weights = ({given: prepared.vectors} if given else {}) | learner.best
     contiguous = {name: value.cpu().contiguous() for name, value in weights.items()}
     model = restore_network(run_config.model, contiguous, settings.get("transformer"))
     kept = start.found_by_its_head if start and not run_config.teaches_spans else None
-    chosen, report = _choose(model, prepared, kept) if prepared.dev else (kept or {}, DevReport())
+    reader = NetworkPredictor(model, prepared.tokenizer)
+    held_back = held_back or HeldBack(reader, prepared.dev, prepared.dev_sentences)
+    chosen, report = kept or {}, DevReport()
+    if held_back.examples:
+        chosen, report = _choose(model, held_back, kept)
     card = render_card(
         shown,
         prepared.facts,
@@ -94,30 +106,30 @@ def graphs_of(model: Network) -> dict[str, bytes]:
 
 
 def _choose(
-    model: Network, prepared: Prepared, kept: dict[str, Any] | None
+    model: Network, held_back: HeldBack, kept: dict[str, Any] | None
 ) -> tuple[dict[str, Any], DevReport]:
     """Choose thresholds and calibrations on dev, and say how the model does there.
 
     Args:
         model: The network.
-        prepared: Its data.
+        held_back: What it, or networks like it, did not learn from.
         kept: What was chosen before for a head that this data cannot judge, if that is so.
     """
-    predictor = NetworkPredictor(model, prepared.tokenizer)
-    dev = evaluate(predictor, prepared.dev)
+    reader, examples = held_back.reader, held_back.examples
+    dev = evaluate(reader, examples)
     settings: dict[str, Any] = {
         "dev_intervals": asdict(dev.intervals),
         "dev_confusion": [list(row) for row in dev.figures.confusion],
     }
     if not isinstance(model, Capsar):
         return settings, DevReport(dev)
-    threshold, span_f1 = choose_about_threshold(model, prepared.tokenizer, prepared.dev)
+    threshold, span_f1 = choose_about_threshold(reader, examples)
     settings |= {"about_threshold": threshold, "dev_span_f1": span_f1}
     found = None
     if model.spans is not None and kept is None:
-        found = judge_spans(predictor, prepared.dev_sentences)
+        found = judge_spans(reader, held_back.sentences)
         settings |= {"span_bias": found.bias, "dev_spans": found.extraction.as_dict()}
-    calibration, figures = _calibrate(predictor, prepared, found)
+    calibration, figures = _calibrate(held_back, found)
     before = (kept or {}).get("calibration", {})
     if calibration or before:
         settings["calibration"] = before | calibration
@@ -125,7 +137,7 @@ def _choose(
         _LOG.warning(
             "Answers will have no confidences: %d dev sentences are too few to fit them on, %d are "
             "needed. Label more, or set data.dev_share higher.",
-            len({example.text for example in prepared.dev}), FEWEST_SENTENCES,
+            len({example.text for example in examples}), FEWEST_SENTENCES,
         )  # fmt: skip
     return (kept or {}) | settings, DevReport(
         dev, span_f1, found.extraction if found else None, figures
@@ -133,12 +145,13 @@ def _choose(
 
 
 def _calibrate(
-    predictor: NetworkPredictor, prepared: Prepared, found: JudgedSpans | None
+    held_back: HeldBack, found: JudgedSpans | None
 ) -> tuple[dict[str, Any], CalibrationFigures | None]:
     """Fit what makes probabilities of capsule lengths, and of how sure found spans are."""
-    lengths = predictor.predict_lengths(prepared.dev)
-    truth = np.array([CLASSES.index(e.polarity) for e in prepared.dev if e.polarity])
-    texts = [example.text for example in prepared.dev]
+    examples = held_back.examples
+    lengths = held_back.reader.predict_lengths(examples)
+    truth = np.array([CLASSES.index(e.polarity) for e in examples if e.polarity])
+    texts = [example.text for example in examples]
     few = len(texts) < FEW_EXAMPLES
     fitted = fit_calibration(lengths, truth, texts, few=few)
     if fitted is None:

@@ -23,31 +23,10 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from capsar.config import TrainConfig
-    from capsar.evaluation.metrics import Figures
     from capsar.model.first_token import FirstToken
     from capsar.model.network import Capsar
     from capsar.training.checkpoint import Progress
-
-
-@dataclass(frozen=True, slots=True)
-class DevFigures:
-    """How the network does on dev after an epoch."""
-
-    polarity: Figures
-    span_f1: float | None = None
-    """Of the extraction head, if there is one."""
-
-    @property
-    def score(self) -> float:
-        """What the epoch is chosen by: macro-F1, and where there is a head, the mean of both."""
-        if self.span_f1 is None:
-            return self.polarity.macro_f1
-        return (self.polarity.macro_f1 + self.span_f1) / 2
-
-    def __str__(self) -> str:
-        spans = "" if self.span_f1 is None else f", F1 of found spans {self.span_f1:.4f}"
-        polarity = self.polarity
-        return f"dev accuracy {polarity.accuracy:.4f}, macro-F1 {polarity.macro_f1:.4f}{spans}"
+    from capsar.training.held_back import DevFigures
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +86,7 @@ def train_steps(
             if progress.batch < len(batches):
                 yield StepInfo(progress.step, progress.epoch, loss, len(batches))
         dev = evaluate_dev() if evaluate_dev else None
-        is_best = _end_epoch(progress, dev, len(batches), train_config)
+        is_best = end_epoch(progress, dev, len(batches), train_config)
         yield StepInfo(progress.step, progress.epoch - 1, loss, len(batches), True, dev, is_best)
 
 
@@ -147,7 +126,7 @@ def _step(
     return float(total)
 
 
-def _end_epoch(
+def end_epoch(
     progress: Progress, dev: DevFigures | None, num_batches: int, train_config: TrainConfig
 ) -> bool:
     """Enter an epoch's figures; tell whether it is the best so far, and whether it is the last."""

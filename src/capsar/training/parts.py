@@ -10,7 +10,7 @@ from capsar.config import list_sources
 from capsar.data.catalog import TEST, datasets, identify, training_examples
 from capsar.data.formats.tables import Columns
 from capsar.data.readers import read_examples
-from capsar.data.splits import drop_hashed, drop_shared, sentence_hash, split_dev
+from capsar.data.splits import drop_hashed, drop_shared, sentence_hash, split_dev, split_fold
 from capsar.errors import ConfigError
 from capsar.evaluation.evaluate import judgeable
 from capsar.evaluation.extraction import TermSentence, term_sentences
@@ -39,11 +39,15 @@ class Parts:
     """Examples of sentences of which not every term is marked."""
 
 
-def read_parts(data_config: DataConfig) -> Parts:
+def read_parts(data_config: DataConfig, fold: int | None = None) -> Parts:
     """Read the training data, and cut or read the dev part.
 
     Sentences without a judged term are cut apart from the others, so that which examples task A is
     trained and chosen on does not depend on them.
+
+    Args:
+        data_config: What is trained on.
+        fold: Which part of a cross-validation is held back, if there is one; without, none is.
     """
     everything = _read(data_config.train, data_config, default_part="train")
     judged = judgeable(everything)
@@ -55,7 +59,7 @@ def read_parts(data_config: DataConfig) -> Parts:
         first = _clear(data_config, judged, dev_judged, dev_judged)
         second = _clear(data_config, others, _others(dev_file, dev_judged), dev_file)
     else:
-        first, second = _cut(data_config, judged), _cut(data_config, others)
+        first, second = (_cut(data_config, some, fold) for some in (judged, others))
     # Sentences of the same words may be of both kinds: all of them fall where the judged ones did.
     in_train, in_dev = ({sentence_hash(e.text) for e in part} for part in (first.train, first.dev))
     train = {e.text for e in second.train if sentence_hash(e.text) not in in_dev}
@@ -110,11 +114,14 @@ def _clear(
     return _Cut(train_part, dev_part, cleared.dropped, held + dev_held)
 
 
-def _cut(data_config: DataConfig, examples: list[Example]) -> _Cut:
+def _cut(data_config: DataConfig, examples: list[Example], fold: int | None) -> _Cut:
     """Cut a dev part off examples, or none."""
     examples, held = _drop_held(data_config, examples)
-    if not data_config.dev_share:
-        return _Cut(_thinned(data_config, examples), [], {}, held)
+    if data_config.folds or not data_config.dev_share:
+        thinned = _thinned(data_config, examples)
+        if fold is None:
+            return _Cut(thinned, [], {}, held)
+        return _Cut(*_hold_back(thinned, fold, data_config), {}, held)
     train_part, dev_part = _split(examples, data_config.dev_share, data_config.dev_seed)
     return _Cut(_thinned(data_config, train_part), dev_part, {}, held)
 
@@ -139,6 +146,17 @@ def _split(examples: list[Example], share: float, seed: int) -> tuple[list[Examp
     if few:
         return examples, []
     split = split_dev(examples, share=share, seed=seed)
+    return list(split.train), list(split.dev)
+
+
+def _hold_back(
+    examples: list[Example], fold: int, data_config: DataConfig
+) -> tuple[list[Example], list[Example]]:
+    """Cut one fold off examples; sentences without terms that are too few are all trained on."""
+    folds = data_config.folds
+    if not judgeable(examples) and _number(examples) < folds:
+        return examples, []
+    split = split_fold(examples, fold, folds=folds, seed=data_config.dev_seed)
     return list(split.train), list(split.dev)
 
 

@@ -11,6 +11,7 @@ from capsar.data.example import Example
 from capsar.errors import ConfigError
 from capsar.labels import CLASSES
 from capsar.model.network import Capsar
+from capsar.pieces import to_words
 from capsar.tagging import NUM_TAGS
 from capsar.training.batches import collate, encode_examples
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from capsar.model.first_token import FirstToken
     from capsar.pieces import SentenceTokenizer
     from capsar.training.batches import EncodedExample
+
+_NOTHING = np.zeros(0, np.float32), np.zeros((0, 0), np.float32)
 
 
 class NetworkPredictor:
@@ -59,6 +62,26 @@ class NetworkPredictor:
             for row, own in zip(rows, logits, strict=True):
                 found[row][:] = own[: len(found[row])]
         return found
+
+    def open_capsules(
+        self, examples: Sequence[Example]
+    ) -> list[tuple[NDArray[np.float32], NDArray[np.float32]]]:
+        """Return the capsule lengths of each text (C), and its words' *about* scores (C, W).
+
+        Raises:
+            ConfigError: If the network has no capsules.
+        """
+        if not isinstance(self._model, Capsar):
+            raise ConfigError("The network has no capsules to open")
+        opened: list[tuple[NDArray[np.float32], NDArray[np.float32]]] = [_NOTHING] * len(examples)
+        for rows, batch in self._batches(encode_examples(examples, self._tokenizer)):
+            alone = batch.without_aspect()
+            output = self._model(alone)
+            pieces = self._model.about(alone, output).cpu().numpy()
+            about = to_words(pieces, alone.words.cpu().numpy(), how="about")
+            for row, lengths, scores in zip(rows, output.lengths, about, strict=True):
+                opened[row] = lengths.cpu().numpy(), scores
+        return opened
 
     def _batches(self, encoded: Sequence[EncodedExample]) -> Iterator[tuple[list[int], Batch]]:
         """Yield examples in batches of like length, while the network is not in training."""

@@ -76,6 +76,7 @@ def prepare_data(
     *,
     seed: int = 0,
     start: Start | None = None,
+    fold: int | None = None,
 ) -> Prepared:
     """Read the training data, cut or read the dev part, and build vocabulary and vectors.
 
@@ -84,19 +85,21 @@ def prepare_data(
         model_config: Of the network; it need not be given for a recurrent one.
         seed: Of random vectors.
         start: The model that is trained further, which gives vocabulary and vectors.
+        fold: Which part of a cross-validation is the dev part; without, all is trained on.
 
     Raises:
         DataError: If there is nothing to train on.
     """
-    parts = read_parts(data_config)
+    parts = read_parts(data_config, fold)
     train_part, dev_part = parts.train, parts.dev
-    if not train_part or (not dev_part and (data_config.dev or data_config.dev_share)):
+    cuts_dev = data_config.dev or (data_config.dev_share and not data_config.folds)
+    if not train_part or (not dev_part and cuts_dev):
         raise DataError(
             f"{data_config.train!r} has {len(train_part)} examples to train on and {len(dev_part)} "
             "to choose the epoch on; each needs an aspect in its text and a polarity of "
             f"{', '.join(CLASSES)}. `capsar data check` tells what a file holds"
         )
-    if 0 < len(dev_part) < FEW_DEV_EXAMPLES:
+    if 0 < len(dev_part) < FEW_DEV_EXAMPLES and fold is None:
         _LOG.warning(
             "Only %d examples choose the epoch and tell how sure answers are: that is little more "
             "than a guess. Label more, or set data.dev_share (now %g) higher.",
@@ -132,6 +135,8 @@ def prepare_data(
         facts["started_from"] = start.name
         facts["start_trained_on"] = start.trained_on.get("train", "")
         facts["start_licence"] = start.trained_on.get("licence", "")
+    if data_config.folds:
+        facts["folds"] = data_config.folds
     if data_config.polarity_only:
         facts["polarity_only"] = _shown(data_config.polarity_only)
         facts["polarity_only_examples"] = len(parts.polarity_only)

@@ -2,62 +2,46 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import torch
 from safetensors.torch import save
 
 from capsar import __version__
 from capsar.bundle import CONFIG, TOKENIZER, WEIGHTS, open_bundle, write_bundle
-from capsar.config import run_config as make_config
 from capsar.errors import ArtifactError, ConfigError
-from capsar.evaluation.evaluate import compute_predictions
-from capsar.evaluation.metrics import compute_figures
 from capsar.hub import find_bundle
-from capsar.model.network import Capsar
 from capsar.pieces import load_tokenizer
-from capsar.training.averaging import Average
-from capsar.training.batches import EncodedExample, encode_examples
 from capsar.training.checkpoint import (
-    Checkpoint,
     Progress,
+    check_same,
     load_checkpoint,
-    optimizer_tensors,
-    restore_optimizer,
     save_checkpoint,
 )
 from capsar.training.finish import finish, graphs_of
+from capsar.training.folds import cross_validate
+from capsar.training.held_back import HeldBack
+from capsar.training.learner import Learner
 from capsar.training.log import RunLog
-from capsar.training.loop import DevFigures, StepInfo, train_steps
 from capsar.training.networks import (
     IN_GRAPH,
     Network,
     bundled_network,
-    new_network,
     read_weights,
     restore_bundled,
-    trained_weights,
 )
-from capsar.training.optimizer import make_optimizer
-from capsar.training.predictor import NetworkPredictor
-from capsar.training.prepare import Prepared, prepare_data
 from capsar.training.processes import make_accelerator
-from capsar.training.start import load_start
 from capsar.training.storage import STORES, store_int8
-from capsar.training.teaching import balance_classes, be_told, digest_teachers
-from capsar.training.tune import dev_spans
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from torch import Tensor
-
     from capsar.config import RunConfig
     from capsar.pieces import SentenceTokenizer
+    from capsar.training.held_back import DevFigures
+    from capsar.training.loop import StepInfo
     from capsar.training.start import Start
 
 _LOG = logging.getLogger(__name__)
@@ -91,62 +75,42 @@ def train(
         ArtifactError: If a checkpoint or the bundle cannot be written.
     """
     accelerator = make_accelerator()
-    seed = run_config.train.seed
-    start = load_start(run_config)
-    prepared = prepare_data(run_config.data, run_config.model, seed=seed, start=start)
-    torch.manual_seed(seed)
-    model = _network(run_config, prepared, start).to(accelerator.device)
-    optimizer = make_optimizer(model, run_config.train)
+    learner = Learner(run_config, accelerator)
     _make(folder)
-    predictor = NetworkPredictor(model, prepared.tokenizer)
     finds = run_config.teaches_spans
-    before = _judge_start(start, predictor, prepared, with_tags=finds)
-    told_by = digest_teachers(run_config.train.teacher)
-    run = run_config.as_dict() | {"fingerprint": prepared.fingerprint + told_by}
-    progress, best, average = _resume(folder, run, model, optimizer, run_config.train.average)
-    optimizer.register_step_post_hook(lambda *_: average.update(model, progress.step))
-
-    def evaluate_dev() -> DevFigures:
-        with average.in_place(model):
-            return _judge_dev(predictor, prepared, with_tags=finds)
-
-    def take_checkpoint() -> None:
-        if accelerator.is_main_process:
-            weights = {name: value.clone() for name, value in trained_weights(model).items()}
-            state = optimizer_tensors(optimizer)
-            held = Checkpoint(progress, run, weights, state, best, average.tensors)
-            save_checkpoint(folder / "checkpoints", held)
-
+    before = _judge_start(learner, folds=bool(run_config.data.folds), with_tags=finds)
+    folds = None
+    if run_config.data.folds:
+        folds = cross_validate(run_config, folder, accelerator, on_step)
+    checkpoint = load_checkpoint(folder / "checkpoints")
+    if checkpoint is not None:
+        check_same(checkpoint, learner.run, folder)
+        learner.restore(checkpoint)
+    progress = learner.progress
+    chooser = folds.progress if folds else progress
     was_finished = progress.finished
-    log = RunLog(folder, progress, enabled=accelerator.is_main_process)
-    steps = train_steps(
-        model,
-        optimizer,
-        _encode(prepared, run_config),
-        evaluate_dev if prepared.dev else None,
-        train_config=run_config.train,
-        accelerator=accelerator,
-        progress=progress,
+    log = RunLog(folder, progress, enabled=accelerator.is_main_process and not folds)
+    steps = learner.steps(
+        learner.judge if learner.prepared.dev else None,
+        epochs=chooser.best_epoch + 1 if folds else 0,
     )
     for info in steps:
-        if info.is_best:
-            best = average.weights_of(model)
         every = run_config.train.checkpoint_steps
-        if info.ends_epoch or (every and info.step % every == 0):
-            take_checkpoint()
+        due = info.ends_epoch or (every and info.step % every == 0)
+        if due and accelerator.is_main_process:
+            save_checkpoint(folder / "checkpoints", learner.checkpoint())
         log.write(info)
         if on_step and accelerator.is_main_process:
             on_step(info)
     log.close()
     if accelerator.is_main_process and not (was_finished and _is_whole(folder / "bundle")):
-        finish(folder / "bundle", run_config, prepared, best, progress, model.given, start)
-    _compare_with_start(start, before, progress)
+        finish(folder / "bundle", run_config, learner, chooser, folds.held_back if folds else None)
+    _compare_with_start(learner.start, before, chooser)
     accelerator.wait_for_everyone()
     accelerator.end_training()
-    dev = progress.history[progress.best_epoch]
-    return TrainResult(
-        folder / "bundle", progress.best_epoch, dev, progress.history, progress.seconds
-    )
+    dev = chooser.history[chooser.best_epoch]
+    seconds = progress.seconds + (chooser.seconds if folds else 0)
+    return TrainResult(folder / "bundle", chooser.best_epoch, dev, chooser.history, seconds)
 
 
 def _make(folder: Path) -> None:
@@ -157,40 +121,15 @@ def _make(folder: Path) -> None:
         raise ArtifactError(f"Cannot use {str(folder)!r} as a run's folder: {error}") from error
 
 
-def _network(run_config: RunConfig, prepared: Prepared, start: Start | None) -> Network:
-    """A new network, or the one that the run goes on from."""
-    model = start.network if start else new_network(run_config.model, prepared)
-    if isinstance(model, Capsar) and model.spans is not None:
-        # What nothing teaches gets no gradient, and no process must wait for one.
-        model.spans.requires_grad_(run_config.teaches_spans)
-    return model
-
-
-def _encode(prepared: Prepared, run_config: RunConfig) -> list[EncodedExample]:
-    """The training examples; with tags, sentences without a judged term are examples too."""
-    examples, terms = prepared.all_train, None
-    if run_config.teaches_spans:
-        examples = prepared.tagged_train
-        terms = {sentence.text: sentence.terms for sentence in prepared.train_sentences}
-    encoded = encode_examples(examples, prepared.tokenizer, terms=terms)
-    encoded = balance_classes(encoded, run_config.train.class_balance)
-    return be_told(encoded, examples, run_config.train.teacher, run_config.train.teacher_share)
-
-
-def _judge_dev(predictor: NetworkPredictor, prepared: Prepared, *, with_tags: bool) -> DevFigures:
-    figures = compute_figures(*compute_predictions(predictor, prepared.dev))
-    if not with_tags:
-        return DevFigures(figures)
-    return DevFigures(figures, dev_spans(predictor, prepared.dev_sentences).f1(0.0))
-
-
-def _judge_start(
-    start: Start | None, predictor: NetworkPredictor, prepared: Prepared, *, with_tags: bool
-) -> DevFigures | None:
+def _judge_start(learner: Learner, *, folds: bool, with_tags: bool) -> DevFigures | None:
     """Judge the model that a run goes on from, before it is trained."""
-    if start is None or not prepared.dev:
+    start, prepared = learner.start, learner.prepared
+    held_back = learner.held_back
+    if folds:  # it has not learnt from any of them yet
+        held_back = HeldBack(learner.predictor, prepared.train, prepared.train_sentences)
+    if start is None or not held_back.examples:
         return None
-    dev = _judge_dev(predictor, prepared, with_tags=with_tags)
+    dev = held_back.judge(with_tags=with_tags)
     _LOG.info("%s as it is: %s", start.name, dev)
     return dev
 
@@ -246,41 +185,6 @@ def export_bundle(source: str | Path, out: Path, *, store: str = STORES[0]) -> N
     if store != STORES[0]:  # float32 goes without saying
         settings["store"] = store
     write_bundle(out, settings, files)
-
-
-def _resume(
-    folder: Path,
-    run: dict[str, Any],
-    model: Network,
-    optimizer: torch.optim.Optimizer,
-    decay: float,
-) -> tuple[Progress, dict[str, Tensor], Average]:
-    """Put a run back where its last good checkpoint left it, if there is one."""
-    checkpoint = load_checkpoint(folder / "checkpoints")
-    if checkpoint is None:
-        return Progress(), {}, Average(decay)
-    if _completed(checkpoint.run) != json.loads(json.dumps(run)):
-        what = sorted(name for name in run if run[name] != checkpoint.run.get(name))
-        raise ConfigError(
-            f"{str(folder)!r} holds a run with another configuration or other data "
-            f"(different: {', '.join(what)}); name another folder"
-        )
-    given = {name: value for name, value in model.state_dict().items() if name == model.given}
-    model.load_state_dict(given | checkpoint.model)
-    restore_optimizer(optimizer, checkpoint.optimizer)
-    _LOG.info("Going on from step %d", checkpoint.progress.step)
-    return checkpoint.progress, checkpoint.best, Average(decay, checkpoint.average)
-
-
-def _completed(run: dict[str, Any]) -> dict[str, Any]:
-    """Add the settings that came later, at their defaults, to a run that an older release began."""
-    sections: dict[str, Any] = {
-        name: run[name] for name in ("data", "model", "train") if name in run
-    }
-    try:
-        return run | make_config(sections).as_dict()
-    except ConfigError:  # it has settings that are gone
-        return run
 
 
 def _is_whole(folder: Path) -> bool:

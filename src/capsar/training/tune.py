@@ -7,15 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from capsar.aspects import find_aspects, sentiment_of
 from capsar.data.example import AspectSpan, Example
 from capsar.evaluation.extraction import Extraction, judge_extraction
-from capsar.pieces import to_words
 from capsar.tagging import find_spans, span_scores
 from capsar.text import segment
-from capsar.training.batches import collate, encode_examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,43 +20,29 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from capsar.evaluation.extraction import TermSentence
-    from capsar.model.network import Capsar
-    from capsar.pieces import SentenceTokenizer
     from capsar.text import Span
-    from capsar.training.predictor import NetworkPredictor
+    from capsar.training.held_back import Reader
 
 THRESHOLDS = tuple(round(0.05 * step, 2) for step in range(1, 20))
 BIASES = tuple(round(0.25 * step, 2) for step in range(-8, 17))
-_BATCH = 64
 
 
-def choose_about_threshold(
-    model: Capsar, tokenizer: SentenceTokenizer, dev: Sequence[Example]
-) -> tuple[float, float]:
+def choose_about_threshold(reader: Reader, dev: Sequence[Example]) -> tuple[float, float]:
     """Return the threshold with the best exact-span F1 on the dev sentences, and that F1."""
     gold: dict[str, set[tuple[int, int]]] = {}
     for example in dev:
         gold.setdefault(example.text, set()).update((s.start, s.end) for s in example.spans)
     by_text = {example.text: example for example in dev}
     counts = {threshold: Counter[str]() for threshold in THRESHOLDS}
-    texts = sorted(gold, key=len)
-    for start in range(0, len(texts), _BATCH):
-        some = texts[start : start + _BATCH]
-        encoded = encode_examples([by_text[text] for text in some], tokenizer)
-        batch = collate(encoded).without_aspect()
-        with torch.inference_mode():
-            output = model.eval()(batch)
-            pieces = model.about(batch, output).numpy()
-        about = to_words(pieces, batch.words.numpy(), how="about")
-        for row, text in enumerate(some):
-            lengths, scores = output.lengths[row].numpy(), about[row]
-            for threshold, count in counts.items():
-                words = segment(text)
-                found = find_aspects(text, words, lengths, scores, threshold=threshold)
-                spans = {(aspect.start, aspect.end) for aspect in found}
-                count["right"] += len(spans & gold[text])
-                count["found"] += len(spans)
-                count["gold"] += len(gold[text])
+    opened = reader.open_capsules([by_text[text] for text in gold])
+    for text, (lengths, scores) in zip(gold, opened, strict=True):
+        words = segment(text)
+        for threshold, count in counts.items():
+            found = find_aspects(text, words, lengths, scores, threshold=threshold)
+            spans = {(aspect.start, aspect.end) for aspect in found}
+            count["right"] += len(spans & gold[text])
+            count["found"] += len(spans)
+            count["gold"] += len(gold[text])
     scores_f1 = {
         threshold: 2 * count["right"] / max(1, count["found"] + count["gold"])
         for threshold, count in counts.items()
@@ -100,10 +83,10 @@ class DevSpans:
         return max(BIASES, key=lambda bias: (self.f1(bias), bias))
 
 
-def dev_spans(predictor: NetworkPredictor, sentences: Sequence[TermSentence]) -> DevSpans:
+def dev_spans(reader: Reader, sentences: Sequence[TermSentence]) -> DevSpans:
     """Tag the dev sentences."""
     texts = [sentence.text for sentence in sentences]
-    return DevSpans(sentences, [segment(text) for text in texts], predictor.predict_tags(texts))
+    return DevSpans(sentences, [segment(text) for text in texts], reader.predict_tags(texts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +103,14 @@ class JudgedSpans:
     """Whether it is a term, exactly."""
 
 
-def judge_spans(predictor: NetworkPredictor, sentences: Sequence[TermSentence]) -> JudgedSpans:
+def judge_spans(reader: Reader, sentences: Sequence[TermSentence]) -> JudgedSpans:
     """Choose the bias on the dev sentences, and judge spans and polarities at it."""
-    tagged = dev_spans(predictor, sentences)
+    tagged = dev_spans(reader, sentences)
     bias = tagged.choose_bias()
     places = tagged.places(bias)
     flat = [(s, place) for s, some in zip(sentences, places, strict=True) for place in some]
     examples = [Example(sentence.text, (AspectSpan(*place),)) for sentence, place in flat]
-    lengths = iter(predictor.predict_lengths(examples) if examples else ())
+    lengths = iter(reader.predict_lengths(examples) if examples else ())
     found = [
         [sentiment_of(s.text, AspectSpan(*place), next(lengths)) for place in some]
         for s, some in zip(sentences, places, strict=True)
