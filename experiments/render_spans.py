@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cells import interval, number, paragraph, spread, table
-from entries import DATASETS, ENCODER_ROWS, METRICS, ROWS, SPAN_ROWS
+from entries import DATASETS, ENCODER_ROWS, FOLD_ROWS, METRICS, ROWS, SPAN_ROWS
 from interval import difference_of
 from summarize_spans import BASES, FOUND, TASK
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from entries import Entries
     from summary_values import Entry
 
-_LABELS = ROWS | ENCODER_ROWS | SPAN_ROWS
+_LABELS = ROWS | FOLD_ROWS | ENCODER_ROWS | SPAN_ROWS
 _BINS = 15
 _FEW = ("span_f1", "joint_f1", "false_per_100")
 
@@ -105,7 +105,8 @@ def confidence(found: Entries) -> str:
     header = ["dataset", "model", "protocol", "seeds", "ECE", "bound", "uncalibrated"]
     header += ["Brier", "uncalibrated", "log loss", "uncalibrated", "accuracy", "surest 80 %"]
     said = paragraph(
-        f"""The aspect given. The calibration was fitted on dev; figures are of the test part, means
+        f"""The aspect given. The calibration was fitted on dev, for *cross-validated* rows on all training
+        sentences, each answered by a network that had not learnt from it; figures are of the test part, means
         over seeds. ECE: {_BINS} bins of equal mass; *bound*: what a perfectly calibrated model of
         that size and those confidences stays below 19 times in 20 (simulated). Uncalibrated: each
         capsule length's share of their sum. Where dev is easier than the test part, confidences

@@ -20,6 +20,7 @@ from runs import (
     BERT,
     BEST,
     BEST_PARTS,
+    FOLDS,
     MAIN,
     SPANS,
     SWEEPS,
@@ -39,7 +40,7 @@ NEEDS = {
     "arts": ("capsar",),
     "figures": ("capsar", *SWEEPS),
     "bert": BERT,
-    "spans": SPANS,
+    "spans": FOLDS + SPANS,
     "best": BEST + BEST_PARTS,
     "all": ALL,
 }

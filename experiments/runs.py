@@ -43,7 +43,8 @@ BERT = (
     "bert-mpnet",
     "capsar-bert-mpnet",
 )
-SPANS = ("capsar-spans", "capsar-bert-spans")
+SPANS = ("capsar-spans", "capsar-spans-folds", "capsar-bert-spans")
+FOLDS = ("capsar-folds",)
 TEACHERS = ("capsar-bert-best",)
 BEST = (*TEACHERS, "capsar-best")
 BEST_PARTS = (
@@ -53,7 +54,7 @@ BEST_PARTS = (
     "capsar-best-wo-average",
 )
 SWEEPS = ("sweep-routing", "sweep-lambda", "sweep-train-share", "sweep-vector-share")
-ALL = MAIN + SWEEPS + BERT + SPANS + BEST + BEST_PARTS
+ALL = MAIN + SWEEPS + BERT + FOLDS + SPANS + BEST + BEST_PARTS
 
 
 @dataclass(frozen=True, slots=True)

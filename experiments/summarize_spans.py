@@ -10,7 +10,11 @@ from summary_values import by_seed, make_entry, paired
 if TYPE_CHECKING:
     from summary_values import Entry, RunFile
 
-BASES = {"capsar-spans": "capsar", "capsar-bert-spans": "capsar-bert"}
+BASES = {
+    "capsar-spans": "capsar",
+    "capsar-spans-folds": "capsar-folds",
+    "capsar-bert-spans": "capsar-bert",
+}
 """The row that each is compared with in task A: the same without the head."""
 FOUND = {
     "span_f1": ("spans", "f1"),
@@ -51,8 +55,10 @@ def _task(runs: list[RunFile], base: list[RunFile], name: str) -> list[Entry]:
         entries += [
             make_entry("spans", metric, values.values(), run=runs[0]),
             make_entry("spans", f"dev_{metric}", dev.values(), run=runs[0]),
-            make_entry("spans", f"{metric}_vs_{name}", paired(values, theirs), run=runs[0]),
         ]
+        gaps = paired(values, theirs)
+        if gaps:
+            entries.append(make_entry("spans", f"{metric}_vs_{name}", gaps, run=runs[0]))
     return entries
 
 

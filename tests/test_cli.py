@@ -396,9 +396,11 @@ def test_a_model_is_trained_further(small_bundle: Path, tmp_path: Path) -> None:
     config = json.loads((bundle / CONFIG).read_bytes())
     assert config["model"]["class_dim"] == 10
     assert config["trained_on"]["started_from"] == "run"
-    still = capsar(*begun, "--out", "still", "--set", "train.max_epochs=1",
+    still = capsar(*begun, "--out", "still", "--folds", "2", "--set", "train.max_epochs=1",
                    "--set", "train.learning_rate=1e-12", cwd=tmp_path)  # fmt: skip
     assert "No epoch is better on dev than run as it is" in still.stderr
+    bundle = tmp_path / json.loads(still.stdout)["bundle"]
+    assert json.loads((bundle / CONFIG).read_bytes())["trained_on"]["folds"] == 2
     refused = capsar(*begun, "--vectors", "glove.txt", cwd=tmp_path)
     assert (refused.returncode, "keeps a model's network and vectors" in refused.stderr) == (
         2,

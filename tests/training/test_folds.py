@@ -191,4 +191,4 @@ def test_what_folds_cannot_do_is_refused(reviews: Path, tmp_path: Path) -> None:
         train(configure(reviews, folds=1000), tmp_path / "many")
     several = SimpleNamespace(num_processes=2)
     with pytest.raises(ConfigError, match="single process"):
-        cross_validate(configure(reviews), tmp_path, several, None)  # type: ignore[arg-type]
+        cross_validate(configure(reviews), tmp_path, several, None)

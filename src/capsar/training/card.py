@@ -177,8 +177,8 @@ def _figures(report: DevReport, folds: int) -> str:
     who = ""
     if folds:
         who = (
-            f"Each example was answered by one of {folds} networks like this one, which had learnt\n"
-            "from the others; this one has learnt from all.\n"
+            f"Each example was answered by one of {folds} networks like this one, which learnt\n"
+            "from the others; this one learnt from all.\n"
         )
     return f"""## Figures
 
