@@ -105,13 +105,13 @@ def confidence(found: Entries) -> str:
     header = ["dataset", "model", "protocol", "seeds", "ECE", "bound", "uncalibrated"]
     header += ["Brier", "uncalibrated", "log loss", "uncalibrated", "accuracy", "surest 80 %"]
     said = paragraph(
-        f"""The aspect given. The calibration was fitted on dev, for *cross-validated* rows on all training
-        sentences, each answered by a network that had not learnt from it; figures are of the test part, means
-        over seeds. ECE: {_BINS} bins of equal mass; *bound*: what a perfectly calibrated model of
-        that size and those confidences stays below 19 times in 20 (simulated). Uncalibrated: each
-        capsule length's share of their sum. Where dev is easier than the test part, confidences
-        fitted on it are too high, and where it is harder, too low: no choice may look at the test
-        part to mend that."""
+        f"""The aspect given. The calibration was fitted on dev; for *cross-validated* rows on all
+        training sentences, each answered by a network that had not learnt from it. Figures are of
+        the test part, means over seeds. ECE: {_BINS} bins of equal mass; *bound*: what a perfectly
+        calibrated model of that size and those confidences stays below 19 times in 20 (simulated).
+        Uncalibrated: each capsule length's share of their sum. Where dev is easier than the test
+        part, confidences fitted on it are too high, and where it is harder, too low: no choice may
+        look at the test part to mend that."""
     )
     return f"## Confidence\n\n{said}\n\n{table(header, rows)}"
 

@@ -8,7 +8,7 @@ import pytest
 from test_results import made_up, pick
 
 from render import render
-from runs import SPANS, TEACHERS, planned
+from runs import FOLDS, SPANS, TEACHERS, planned
 from summarize import summarize
 
 
@@ -39,10 +39,13 @@ def test_rows_with_a_head_are_planned_as_agreed() -> None:
         (row, encoder, dataset): seeds
         for row, encoder, seeds in (
             ("capsar-spans", "bigru", 5),
+            ("capsar-spans-folds", "bigru", 5),
             ("capsar-bert-spans", "all-MiniLM-L6-v2", 3),
         )
         for dataset in ("restaurant", "laptop")
     }
+    for with_folds in (*planned(FOLDS), *planned(("capsar-spans-folds",))):
+        assert with_folds.config().data.folds == 5
     others = [run for run in planned() if run.source not in (*SPANS, *TEACHERS)]
     assert all(run.config().model.span_weight == 0 for run in others)
 
