@@ -31,7 +31,8 @@ def counted(values: Iterable[str]) -> str:
     counts = Counter(values)
     if len(counts) == 1:
         return next(iter(counts))
-    return ", ".join(f"{value} ({count} runs)" for value, count in sorted(counts.items()))
+    found = sorted(counts.items())
+    return ", ".join(f"{value} ({number} run{'s' * (number > 1)})" for value, number in found)
 
 
 def compared(entry: Entry | None) -> list[str]:

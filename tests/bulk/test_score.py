@@ -364,7 +364,7 @@ def test_an_input_without_a_row_is_said(tmp_path: Path) -> None:
     assert "there was not one row to score" in done.stderr
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_whatever_ends_a_job_ends_its_workers(tmp_path: Path, how: signal.Signals) -> None:
     """In the middle of a fragment that would take long."""
     path = write(tmp_path / "a.jsonl", reviews(2000) * 40)

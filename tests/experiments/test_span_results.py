@@ -45,7 +45,7 @@ def test_rows_with_a_head_are_planned_as_agreed() -> None:
         for dataset in ("restaurant", "laptop")
     }
     for with_folds in (*planned(FOLDS), *planned(("capsar-spans-folds",))):
-        assert with_folds.config().data.folds == 5
+        assert with_folds.config().data.folds == 3
     others = [run for run in planned() if run.source not in (*SPANS, *TEACHERS)]
     assert all(run.config().model.span_weight == 0 for run in others)
 
