@@ -178,6 +178,7 @@ def test_a_model_is_trained_further_by_folds(
     result = train(run_config(sections), tmp_path / "run")
     assert len(result.history) == 1
     assert "as it is: dev accuracy" in caplog.text
+    assert "learns from everything, for 1 epochs" in caplog.text
     ours, before = (load_file(b / "model.safetensors") for b in (result.bundle, trained.bundle))
     assert any(not torch.equal(ours[name], before[name]) for name in before)
 

@@ -65,8 +65,8 @@ def train(
 
     Args:
         run_config: What is trained, on what, and how.
-        folder: Of the run: `checkpoints/`, `log.jsonl`, TensorBoard's `events/`, and in the end
-            `bundle/`.
+        folder: Of the run: `checkpoints/` (and `folds/`, those of a cross-validation), `log.jsonl`,
+            TensorBoard's `events/`, and in the end `bundle/`.
         on_step: Called after every step in the main process, for whoever shows progress.
 
     Raises:
@@ -82,6 +82,10 @@ def train(
     folds = None
     if run_config.data.folds:
         folds = cross_validate(run_config, folder, accelerator, on_step)
+        _LOG.info(
+            "Now the network that is kept learns from everything, for %d epochs",
+            folds.progress.best_epoch + 1,
+        )
     checkpoint = load_checkpoint(folder / "checkpoints")
     if checkpoint is not None:
         check_same(checkpoint, learner.run, folder)
