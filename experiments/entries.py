@@ -22,11 +22,11 @@ ENCODER_ROWS = {
     "capsar-bert-pair": "CAPSAR-BERT, aspect as second segment too",
 }
 """Rows on a pre-trained encoder."""
-FOLD_ROWS = {"capsar-folds": "CAPSAR, cross-validated"}
+FOLD_ROWS = {"capsar-folds": "CAPSAR, averaged, cross-validated"}
 """Rows without one dev part."""
 SPAN_ROWS = {
     "capsar-spans": "CAPSAR with a head, Bi-GRU",
-    "capsar-spans-folds": "CAPSAR with a head, Bi-GRU, cross-validated",
+    "capsar-spans-folds": "CAPSAR with a head, Bi-GRU, averaged, cross-validated",
     "capsar-bert-spans": "CAPSAR-BERT with a head, MiniLM",
 }
 """Rows with an extraction head."""

@@ -76,8 +76,8 @@ def judge_bundle(run: Run, bundle: Path) -> dict[str, Any]:
             "detection": _detection(load(bundle), prepared, examples) if detects else None,
             "found": _found(load(bundle), examples) if detects else None,
             "dev_found": open_bundle(bundle).config.get("dev_spans"),
-            "confidence": _confidence(load(bundle), examples) if has_graphs else None,
-            "calibration_kind": _calibration_kind(bundle),
+            "confidence": confidence(load(bundle), examples) if has_graphs else None,
+            "calibration_kind": calibration_kind(bundle),
             "cases": _cases(run.dataset, judgeable(examples), lengths),
         }
     )
@@ -94,11 +94,13 @@ def _found(analyzer: Analyzer, test: list[Example]) -> dict[str, Any]:
     }
 
 
-def _confidence(analyzer: Analyzer, test: list[Example]) -> dict[str, Any]:
+def confidence(analyzer: Analyzer, test: list[Example]) -> dict[str, Any]:
+    """Judge confidences, calibrated and not."""
     return {name: found.as_dict() for name, found in judge_confidence(analyzer, test).items()}
 
 
-def _calibration_kind(bundle: Path) -> str | None:
+def calibration_kind(bundle: Path) -> str | None:
+    """Return which kind of calibration a bundle has, if any."""
     fitted = open_bundle(bundle).config.get("calibration")
     return str(fitted["polarity"]["kind"]) if fitted else None
 

@@ -16,7 +16,8 @@ from capsar.errors import ArtifactError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-KINDS = ("temperature", "vector", "isotonic")
+KINDS = ("temperature", "bent", "vector", "bent-vector", "isotonic")
+"""From the one of fewest numbers to that of most."""
 _EDGE = 1e-4
 """How near to 0 and 1 a score, and a probability, can come."""
 
@@ -26,8 +27,9 @@ class Calibration:
     """Scores between 0 and 1 of each class -> probabilities.
 
     `temperature`: the softmax of the scores' log-odds times one number. `vector`: times one number
-    a class, plus one a class. `isotonic`: one rising step function a class, then shares of their
-    sum.
+    a class, plus one a class. `bent` and `bent-vector` add the cube of the log-odds times a number,
+    or one a class: capsule lengths crowd near 0 and 1, where a small step means much. `isotonic`:
+    one rising step function a class, then shares of their sum.
     """
 
     kind: str
@@ -35,6 +37,8 @@ class Calibration:
     """One, or one a class."""
     offsets: tuple[float, ...] = ()
     """One a class, or none."""
+    bends: tuple[float, ...] = ()
+    """Of the cubes: as many as weights, or none."""
     steps: tuple[tuple[tuple[float, ...], tuple[float, ...]], ...] = ()
     """Of each class, where the line turns (log-odds) and how high it is there."""
     most: float = 1.0
@@ -53,6 +57,8 @@ class Calibration:
             parts = np.clip(np.stack(columns, axis=1), _EDGE, None)
         else:
             logits = odds * np.array(self.weights) + np.array(self.offsets or 0.0)
+            if self.bends:
+                logits = logits + cubes(odds) * np.array(self.bends)
             parts = np.exp(logits - logits.max(1, keepdims=True))
         shares: NDArray[np.float64] = parts / parts.sum(1, keepdims=True)
         if self.most < 1:
@@ -68,6 +74,8 @@ class Calibration:
             "offsets": list(self.offsets),
             "steps": [[list(x), list(y)] for x, y in self.steps],
         }
+        if self.bends:
+            content["bends"] = list(self.bends)
         return content | ({"most": self.most} if self.most < 1 else {})
 
     @classmethod
@@ -83,6 +91,7 @@ class Calibration:
                 weights=_numbers(content["weights"]),  # type: ignore[index]
                 offsets=_numbers(content["offsets"]),  # type: ignore[index]
                 steps=tuple((_numbers(x), _numbers(y)) for x, y in content["steps"]),  # type: ignore[index]
+                bends=_numbers(content.get("bends", ())),  # type: ignore[attr-defined]
                 most=float(content.get("most", 1.0)),  # type: ignore[attr-defined]
             )
         except (TypeError, KeyError, ValueError) as error:
@@ -102,9 +111,21 @@ class Calibration:
         if self.kind == "isotonic":
             alike = all(len(x) == len(y) > 0 and list(x) == sorted(x) for x, y in self.steps)
             return len(self.steps) == num_classes and alike
-        if self.kind == "temperature":
-            return len(self.weights) == 1 and not self.offsets
-        return self.kind == "vector" and len(self.weights) == len(self.offsets) == num_classes
+        if self.kind not in KINDS:
+            return False
+        sizes = len(self.weights), len(self.bends), len(self.offsets)
+        return sizes == sizes_of(self.kind, num_classes)
+
+
+def sizes_of(kind: str, num_classes: int) -> tuple[int, int, int]:
+    """Return how many weights, bends and offsets a kind that is not `isotonic` has."""
+    weights, offsets = (num_classes, num_classes) if kind.endswith("vector") else (1, 0)
+    return weights, weights if kind.startswith("bent") else 0, offsets
+
+
+def cubes(odds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the cubes of log-odds, of about their size where scores are near 0 or 1."""
+    return odds**3 / 10
 
 
 def log_odds(scores: NDArray[np.floating[Any]]) -> NDArray[np.float64]:

@@ -66,6 +66,28 @@ def test_where_one_class_is_favoured_a_vector_is_chosen() -> None:
     assert fitted.calibration.kind == "vector"
 
 
+def test_a_bend_worked_by_hand() -> None:
+    """Log-odds of 9 to 1 are 2.1972, their cube over 10 is 1.0607: .5 and .2 of them are 1.3107."""
+    made = Calibration("bent", (0.5,), bends=(0.2,))
+    assert made.apply(np.array([[0.9, 0.5]]))[0, 0] == pytest.approx(0.7876, abs=1e-4)
+
+
+def test_where_scores_crowd_at_the_ends_a_bend_is_chosen() -> None:
+    """As capsule lengths do: a margin loss stops pushing before they mean what they could."""
+    generator = np.random.default_rng(5)
+    logits = generator.normal(0, 2.5, (3000, 3))
+    told = 1 / (1 + np.exp(-2 * np.cbrt(logits)))
+    shares = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    truth = np.array([generator.choice(3, p=row) for row in shares])
+    fitted = fit_calibration(told, truth, [str(i) for i in range(3000)])
+    assert fitted is not None
+    assert fitted.calibration.kind == "bent"
+    assert fitted.log_losses["bent"] < fitted.log_losses["vector"] - 0.005
+    confidence = fitted.probabilities.max(1)
+    right = fitted.probabilities.argmax(1) == truth
+    assert calibration_error(confidence, right) <= error_bound(confidence)
+
+
 def test_a_sentence_is_never_on_both_sides_of_a_fold() -> None:
     scores, truth = made_up(60)
     apart = fit_calibration(scores, truth, [str(i) for i in range(60)])
@@ -161,9 +183,9 @@ def test_many_are_fitted_as_ever(
     scores, truth = made_up(number, seed=5, sharpness=sharpness)
     fitted = fit_calibration(scores, truth, [str(i) for i in range(number)])
     assert fitted is not None
-    assert fitted.calibration.kind == kind
-    assert fitted.calibration.weights == pytest.approx(weights, abs=1e-4)
-    assert list(fitted.log_losses.values()) == pytest.approx(losses, abs=1e-4)
+    assert fit_kind(kind, scores, truth).weights == pytest.approx(weights, abs=1e-4)
+    straight = [fitted.log_losses[name] for name in ("temperature", "vector", "isotonic")]
+    assert straight == pytest.approx(losses, abs=1e-4)
     assert "most" not in fitted.calibration.as_dict()
 
 
@@ -286,6 +308,9 @@ def test_a_bundle_of_an_earlier_release_answers_without_confidences(
         {"kind": "temperature", "weights": ["a"], "offsets": [], "steps": []},
         {"kind": "temperature", "weights": [float("inf")], "offsets": [], "steps": []},
         {"kind": "isotonic", "weights": [], "offsets": [], "steps": [[[1, 0], [0, 1]]] * 3},
+        {"kind": "bent", "weights": [1], "offsets": [], "steps": []},
+        {"kind": "bent", "weights": [1], "offsets": [], "steps": [], "bends": [1, 1]},
+        {"kind": "temperature", "weights": [1], "offsets": [], "steps": [], "bends": [1]},
         {"kind": "guess", "weights": [1], "offsets": [], "steps": []},
         {"kind": "temperature", "weights": [1], "offsets": [], "steps": [], "most": 0.3},
         {"kind": "temperature", "weights": [1], "offsets": [], "steps": [], "most": None},

@@ -1,4 +1,4 @@
-"""Fitting a calibration on dev: three kinds are compared, the best of them is kept."""
+"""Fitting a calibration on dev: several kinds are compared, the best of them is kept."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import minimize
 from sklearn.isotonic import IsotonicRegression
 
-from capsar.calibration import KINDS, Calibration, log_odds
+from capsar.calibration import KINDS, Calibration, cubes, log_odds, sizes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -111,23 +111,27 @@ def fit_kind(
         return Calibration(
             kind, steps=tuple(_steps(odds[:, i], truth == i) for i in range(classes))
         )
-    num_weights = 1 if kind == "temperature" else classes
-    num_offsets = 0 if kind == "temperature" else classes
+    num_weights, num_bends, num_offsets = sizes_of(kind, classes)
+    rising = num_weights + num_bends
+    raised = cubes(odds)
 
     def loss(numbers: NDArray[np.float64]) -> float:
         logits = odds * numbers[:num_weights]
+        if num_bends:
+            logits = logits + raised * numbers[num_weights:rising]
         if num_offsets:
-            logits = logits + numbers[num_weights:]
+            logits = logits + numbers[rising:]
         highest = logits.max(1, keepdims=True)
         total = np.log(np.exp(logits - highest).sum(1)) + highest[:, 0]
         away = pull * float(((numbers - start) ** 2).sum())
         return float((total - logits[np.arange(len(truth)), truth]).mean()) + away
 
-    start = np.concatenate([np.full(num_weights, toward), np.zeros(num_offsets)])
+    start = np.concatenate([np.full(num_weights, toward), np.zeros(num_bends + num_offsets)])
     # Weights below zero would turn the order of scores round.
-    bounds = [(0.0, None)] * num_weights + [(None, None)] * num_offsets
+    bounds = [(0.0, None)] * rising + [(None, None)] * num_offsets
     found = minimize(loss, start, method="L-BFGS-B", bounds=bounds).x.round(6).tolist()
-    return Calibration(kind, tuple(found[:num_weights]), tuple(found[num_weights:]))
+    bends = tuple(found[num_weights:rising])
+    return Calibration(kind, tuple(found[:num_weights]), tuple(found[rising:]), bends=bends)
 
 
 def log_loss(probabilities: NDArray[np.float64], truth: NDArray[np.int64]) -> float:

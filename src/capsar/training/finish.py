@@ -129,7 +129,7 @@ def _choose(
     if model.spans is not None and kept is None:
         found = judge_spans(reader, held_back.sentences)
         settings |= {"span_bias": found.bias, "dev_spans": found.extraction.as_dict()}
-    calibration, figures = _calibrate(held_back, found)
+    calibration, figures = calibrate(held_back, found)
     before = (kept or {}).get("calibration", {})
     if calibration or before:
         settings["calibration"] = before | calibration
@@ -144,7 +144,7 @@ def _choose(
     )
 
 
-def _calibrate(
+def calibrate(
     held_back: HeldBack, found: JudgedSpans | None
 ) -> tuple[dict[str, Any], CalibrationFigures | None]:
     """Fit what makes probabilities of capsule lengths, and of how sure found spans are."""
