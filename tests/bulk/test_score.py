@@ -369,10 +369,13 @@ def test_whatever_ends_a_job_ends_its_workers(tmp_path: Path, how: signal.Signal
     """In the middle of a fragment that would take long."""
     path = write(tmp_path / "a.jsonl", reviews(2000) * 40)
     command = [sys.executable, "-m", "capsar", "score", path, tmp_path / "out", "--model", "fast"]
+    # Whoever runs the tests in the background ignores it, and so would the job.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     job = subprocess.Popen(
         [*command, "--text-column", "review", "--workers", "2", "--fragment-mb", "4"],
         stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
+    signal.signal(signal.SIGINT, before)
     workers: list[psutil.Process] = []
     while not list((tmp_path / "out").glob("_job/scratch/*")):
         assert job.poll() is None
