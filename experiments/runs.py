@@ -196,12 +196,13 @@ def _runs(source: str) -> Iterator[Run]:
     sweep = content.get("sweep")
     for seed in content["seeds"]:
         for dataset in content["datasets"]:
-            settings = _settings(content, content.get(dataset, {}))
+            own = content.get(dataset, {})
+            settings = _settings(content, own)
             facts = (source, content["row"], content["protocol"], dataset, seed)
             if sweep is None:
                 taught_by = [
                     run.name
-                    for teacher in content.get("teachers", ())
+                    for teacher in own.get("teachers", content.get("teachers", ()))
                     for run in _runs(teacher)
                     if run.dataset == dataset
                 ]

@@ -23,7 +23,7 @@ from capsar.training.networks import trained_weights
 from capsar.training.predictor import NetworkPredictor
 from capsar.training.prepare import prepare_data
 from capsar.training.run import load_network, train
-from capsar.training.teaching import balance_classes, be_told
+from capsar.training.teaching import ask, balance_classes, be_told, keep_told
 
 SIZES = {
     "units": 8, "primary_dim": 6, "intermediate_capsules": 4, "intermediate_dim": 8,
@@ -135,20 +135,54 @@ def test_a_teacher_is_asked_once(
     small_bundle: Path, reviews: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("capsar.training.teaching._BLOCK", 8)
     prepared = prepare_data(configure(reviews).data)
     asked = prepared.train[:20]
     made = encode_examples(asked, prepared.tokenizer)
     first = be_told(made, asked, str(small_bundle), 0.5)
-    (kept,) = (tmp_path / "capsar" / "told").iterdir()
+    kept = tmp_path / "capsar" / "told"
+    files = list(kept.glob("*/*"))
+    assert len(files) == 3  # blocks of eight
     monkeypatch.setattr("capsar.training.teaching.load", None)
     assert be_told(made, asked, str(small_bundle), 0.5) == first
-    with pytest.raises(TypeError):  # another question is asked, another teacher too
-        be_told(made[:19], asked[:19], str(small_bundle), 0.5)
+    assert be_told(made[7:9], asked[7:9], str(small_bundle), 0.5) == first[7:9]
+    with pytest.raises(TypeError):  # a further question is asked, another teacher too
+        ask(str(small_bundle), prepared.train[:21])
     with pytest.raises(TypeError):
         be_told(made, asked, "fast", 0.5)
-    kept.write_bytes(kept.read_bytes()[:40])
+    keep_told(str(small_bundle), prepared.train[20:21], [(0.25, 0.5, 0.75)])
+    told = ask(str(small_bundle), prepared.train[:21])
+    assert told[:20].tolist() == [list(e.told) for e in first]
+    assert told[20].tolist() == [0.25, 0.5, 0.75]
+    files[0].write_bytes(files[0].read_bytes()[:40])
     with pytest.raises(ArtifactError, match="Delete the damaged cache"):
         be_told(made, asked, str(small_bundle), 0.5)
+
+
+def test_who_is_stopped_while_asking_asks_for_the_rest(
+    small_bundle: Path, reviews: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("capsar.training.teaching._BLOCK", 8)
+    asked = prepare_data(configure(reviews).data).train[:20]
+    teacher = capsar.load(small_bundle)
+    expected = teacher.predict_lengths(asked)
+    blocks: list[int] = []
+
+    class Stopped:
+        """A teacher that answers two blocks, then is stopped once."""
+
+        def predict_lengths(self, questions: list[capsar.Example]) -> object:
+            blocks.append(len(questions))
+            if len(blocks) == 3:
+                raise KeyboardInterrupt
+            return teacher.predict_lengths(questions)
+
+    monkeypatch.setattr("capsar.training.teaching.load", lambda _: Stopped())
+    with pytest.raises(KeyboardInterrupt):
+        ask(str(small_bundle), asked)
+    assert ask(str(small_bundle), asked) == pytest.approx(expected, abs=1e-6)
+    assert blocks == [8, 8, 4, 4]
 
 
 def test_a_run_follows_its_teacher(small_bundle: Path, reviews: Path, tmp_path: Path) -> None:

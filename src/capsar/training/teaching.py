@@ -7,8 +7,10 @@ import json
 import tempfile
 from collections import Counter
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from capsar.config import Sources
     from capsar.data.example import Example
     from capsar.training.batches import EncodedExample
+
+_BLOCK = 2048
+"""Questions whose answers are kept together."""
 
 
 def balance_classes(encoded: list[EncodedExample], balance: float) -> list[EncodedExample]:
@@ -57,31 +62,71 @@ def be_told(
     if not names or not share or not asked:
         return encoded
     questions = [examples[number] for number in asked]
-    told = np.mean([_ask(name, questions) for name in names], axis=0)
+    told = np.mean([ask(name, questions) for name in names], axis=0)
     taught = list(encoded)
     for number, lengths in zip(asked, told.tolist(), strict=True):
         taught[number] = replace(encoded[number], told=tuple(lengths), told_share=share)
     return taught
 
 
-def _ask(teacher: str, questions: Sequence[Example]) -> NDArray[np.float32]:
-    """Return what a teacher tells (n, C); it is kept, for the next seed or the rest of a run."""
+def ask(teacher: str, questions: Sequence[Example]) -> NDArray[np.float32]:
+    """Return the capsule lengths that a teacher tells of examples (n, C).
+
+    Each is kept in the user's cache as soon as its block is told, for the next seed, for the rest
+    of a stopped run and for one of more examples: no question is asked twice.
+
+    Raises:
+        ArtifactError: If there is no such teacher, or the cache is damaged.
+    """
+    folder = _folder(teacher)
+    keys = [_key(question) for question in questions]
+    known = _recall(folder)
+    new = {key: q for key, q in zip(keys, questions, strict=True) if key not in known}
+    if new:
+        model = load(teacher)
+        for start in range(0, len(new), _BLOCK):
+            block = dict(islice(new.items(), start, start + _BLOCK))
+            told = model.predict_lengths(list(block.values()))
+            _keep(folder, list(block), told)
+            known |= zip(block, told, strict=True)
+    return np.array([known[key] for key in keys], dtype=np.float32)
+
+
+def keep_told(teacher: str, questions: Sequence[Example], told: Sequence[Sequence[float]]) -> None:
+    """Keep capsule lengths that a teacher told elsewhere, as if it had been asked for them."""
+    keys = [_key(question) for question in questions]
+    _keep(_folder(teacher), keys, np.array(told, dtype=np.float32))
+
+
+def _folder(teacher: str) -> Path:
     digest = hashlib.sha256(find_bundle(teacher).fingerprint().encode())
-    for question in questions:
-        spans = [(span.start, span.end) for span in question.spans]
-        digest.update(json.dumps([question.text, spans]).encode())
-    kept = user_cache() / "told" / f"{digest.hexdigest()[:32]}.npy"
-    if kept.is_file():
+    return user_cache() / "told" / digest.hexdigest()[:32]
+
+
+def _key(question: Example) -> bytes:
+    spans = [(span.start, span.end) for span in question.spans]
+    return hashlib.sha256(json.dumps([question.text, spans]).encode()).hexdigest()[:32].encode()
+
+
+def _recall(folder: Path) -> dict[bytes, NDArray[np.float32]]:
+    """What was told so far, by the key of the question."""
+    known: dict[bytes, NDArray[np.float32]] = {}
+    for path in sorted(folder.glob("*.npz")):
         try:
-            return np.asarray(np.load(kept, allow_pickle=False), dtype=np.float32)
-        except (OSError, ValueError) as error:
-            raise ArtifactError(f"Delete the damaged cache {str(kept)!r}: {error}") from error
-    told = load(teacher).predict_lengths(questions)
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".capsar-", dir=kept.parent) as scratch:
-        np.save(Path(scratch) / kept.name, told)
-        (Path(scratch) / kept.name).replace(kept)
-    return told
+            with path.open("rb") as stream, np.load(stream, allow_pickle=False) as kept:
+                known |= zip(kept["keys"].tolist(), kept["told"], strict=True)
+        except (OSError, ValueError, KeyError, BadZipFile) as error:
+            raise ArtifactError(f"Delete the damaged cache {str(path)!r}: {error}") from error
+    return known
+
+
+def _keep(folder: Path, keys: list[bytes], told: NDArray[np.float32]) -> None:
+    """Write what was told as a file of its own, whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    name = hashlib.sha256(b"".join(keys)).hexdigest()[:32] + ".npz"
+    with tempfile.TemporaryDirectory(prefix=".capsar-", dir=folder) as scratch:
+        np.savez(Path(scratch) / name, keys=np.array(keys), told=told)
+        (Path(scratch) / name).replace(folder / name)
 
 
 def digest_teachers(teachers: Sources) -> str:
