@@ -40,6 +40,7 @@ BEST_ABLATIONS = {
     "capsar-best-wo-teacher": "any teacher, its reviews too",
     "capsar-best-wo-labelled": "other labelled reviews",
     "capsar-best-wo-average": "the running mean of weights",
+    "capsar-best-wo-settings": "other settings than the paper's",
 }
 """Each without one of the changes, on Restaurant."""
 METRICS = {

@@ -24,9 +24,11 @@ def section(found: Entries) -> str:
         "## Beyond the paper: `capsar-best`",
         paragraph(
             """The network of the paper, its capsules, routing and reconstruction, given more than
-            the paper gave it: other labelled reviews, and reviews that nobody labelled and a
-            teacher told of. No test part was open to any of it (`tests/experiments/test_best.py`),
-            and no sentence that one holds was trained on."""
+            the paper gave it: other labelled reviews, and what a teacher told of reviews that
+            nobody labelled and, on Laptop, of training sentences with some words changed. Its
+            settings are those of `experiments/configs/capsar-best.toml`. No test part was open to
+            any of it (`tests/experiments/test_best.py`), and no sentence that one holds was trained
+            on."""
         ),
         _accuracy(found),
         _given(found),

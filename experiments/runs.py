@@ -52,6 +52,7 @@ BEST_PARTS = (
     "capsar-best-wo-teacher",
     "capsar-best-wo-labelled",
     "capsar-best-wo-average",
+    "capsar-best-wo-settings",
 )
 SWEEPS = ("sweep-routing", "sweep-lambda", "sweep-train-share", "sweep-vector-share")
 ALL = MAIN + SWEEPS + BERT + FOLDS + SPANS + BEST + BEST_PARTS
