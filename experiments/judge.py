@@ -115,6 +115,14 @@ def _detection(analyzer: Analyzer, prepared: Prepared, test: list[Example]) -> d
     }
 
 
+def detection_on_dev(analyzer: Analyzer, prepared: Prepared) -> dict[str, float]:
+    """Return how well opened capsules rank the words of all terms, on the dev part."""
+    vectors = _Vectors(prepared)
+    centroid = vectors.centroid(prepared.train)
+    found = _detection_part(analyzer, vectors, centroid, prepared.dev)["capsules"]["dot"]["all"]
+    return {f"dev_{name}": found[name] for name in ("p_at_1", "r_at_5", "map")}
+
+
 def _detection_part(
     analyzer: Analyzer,
     vectors: _Vectors,

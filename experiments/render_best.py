@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 from cells import compared, interval, listed, number, paragraph, spread, table
 from entries import BEST_ABLATIONS, BEST_ROWS, DATASETS, METRICS, RANKING, VARIANTS
 from interval import difference_of
+from runs import EXPERIMENTS
 
 if TYPE_CHECKING:
     from entries import Entries
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
 _TASK = ("accuracy", "macro_f1")
 _ROW = "capsar-best"
+_TRIALS = EXPERIMENTS / "results" / "best-trials.json"
 
 
 def section(found: Entries) -> str:
@@ -35,6 +38,7 @@ def section(found: Entries) -> str:
         _detection(found),
         _robustness(found),
         _ablation(found),
+        _trials(),
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -139,3 +143,32 @@ def _ablation(found: Entries) -> str:
     header = ["without", "seeds", "accuracy", "macro-F1", "accuracy minus whole", "macro-F1 minus"]
     said = "Restaurant, each change left out alone; paired over seeds, 95 % intervals."
     return f"### What each change brought\n\n{said}\n\n{table(header, rows)}"
+
+
+def _trials() -> str:
+    """What was tried before the settings were settled."""
+    if not _TRIALS.is_file():
+        return ""
+    columns = {
+        "agreement": "answers as its teacher", "distance": "squared distance of lengths",
+        "dev_accuracy": "dev accuracy", "dev_macro_f1": "dev macro-F1",
+        "dev_p_at_1": "dev P@1", "dev_r_at_5": "dev R@5", "dev_map": "dev mAP",
+    }  # fmt: skip
+    trials: list[dict[str, Any]] = json.loads(_TRIALS.read_text(encoding="utf-8"))["trials"]
+    rows = [
+        [
+            DATASETS[trial["dataset"]],
+            ", ".join(f"`{name} = {json.dumps(v)}`" for name, v in trial["changes"].items())
+            or "none",
+            *(number(trial[name]) if name in trial else "" for name in columns),
+        ]
+        for trial in trials
+    ]
+    said = paragraph(
+        """Trials of one seed, most of them on what is not the last word on the other settings: each
+        is given as what differs from the settings that were settled on. The teacher's answers are
+        those about told reviews that were kept back."""
+    )
+    return (
+        f"### What was tried\n\n{said}\n\n{table(['dataset', 'changed', *columns.values()], rows)}"
+    )

@@ -24,6 +24,11 @@ from teach import SOURCES, sentences_for
 STEPS = {
     "search": ("import search", "search.train", "sys.argv[1:] = ['--trials', '1']; search.main()"),
     "teach": ("import teach", "teach.load", "teach.main('restaurant')"),
+    "trial": (
+        "import best_trials",
+        "best_trials.train",
+        "best_trials._part = lambda *_: (Path('rest'), Path('kept')); best_trials.main('laptop')",
+    ),
     "train": ("import perform", "perform.train", "perform.main('capsar-bert-best-laptop-0')"),
 }
 
