@@ -176,11 +176,11 @@ def _trials() -> str:
     }
     shares = listed([f"{share} of all on {shown}" for shown, share in most.items()])
     limit = paragraph(
-        f"""**What limits it.** A student answers as its teacher does in {shares} at most; why is
-        not known. Labels are not exhausted either: the learning curve of the faithful row over training
-        examples (below) still rises. That of this row, and one over told reviews, were not
-        measured. Untried: labelled sentences of mixed polarity (MAMS), on which this row is worse than the
-        faithful one, and more told reviews. No reviews go with tweets."""
+        f"""**What limits it.** A student answers as its teacher does in {shares} at most; why
+        is not known. Labels are not exhausted either: the learning curve of the faithful row
+        over training examples (below) still rises. That of this row, and one over told reviews,
+        were not measured. Untried: labelled sentences of mixed polarity (MAMS), on which this
+        row is worse than the faithful one, and more told reviews. No reviews go with tweets."""
     )
     head = ["dataset", "changed", *columns.values()]
     return f"### What was tried\n\n{said}\n\n{table(head, rows)}\n\n{limit}"
