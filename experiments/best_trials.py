@@ -41,16 +41,17 @@ def main(dataset: str, *changes: str) -> None:
     close_test_parts()
     torch.set_num_threads(1)
     os.chdir(ROOT)
+    commit = commit_of_code()
     trial = _try(dataset, dict(map(_read_change, changes)))
     trials = json.loads(RESULT.read_text())["trials"] if RESULT.is_file() else []
     document = {
         "name": "best-trials",
         "command": "python experiments/best_trials.py DATASET [NAME=VALUE …]",
-        "commit": commit_of_code(),
+        "commit": "that of each trial",
         "versions": {"python": platform.python_version()}
         | {package: version(package) for package in ("torch", "numpy", "onnxruntime")},
         "machine": machine_class(),
-        "trials": [*trials, trial],
+        "trials": [*trials, trial | {"commit": commit}],
     }
     write_json(RESULT, rounded(document))
 
@@ -63,21 +64,22 @@ def _read_change(text: str) -> tuple[str, object]:
 def _try(dataset: str, changes: dict[str, object]) -> dict[str, Any]:
     run = next(r for r in planned(("capsar-best",)) if (r.dataset, r.seed) == (dataset, 0))
     content = json.loads(json.dumps(run.config().as_dict()))
-    folder = WORK / "best-trial" / dataset
-    shutil.rmtree(folder, ignore_errors=True)
+    for name, value in changes.items():
+        section, _, setting = name.partition(".")
+        content[section][setting] = value
+    folder = WORK / "best-trial" / f"{dataset}-{os.getpid()}"
     told = WORK / "told" / f"{dataset}.jsonl"
     rest, kept_back = _part(told, folder)
     sources = content["data"]["polarity_only"]
     content["data"]["polarity_only"] = [str(rest) if told.name in s else s for s in sources]
-    for name, value in changes.items():
-        section, _, setting = name.partition(".")
-        content[section][setting] = value
     config = run_config(content)
     result = train(config, folder / "run")
     model = load(result.bundle)
     asked = list(read_examples(kept_back))
     (teacher,) = list_sources(config.train.teacher)
     theirs, own = ask(teacher, asked), model.predict_lengths(asked)
+    detection = detection_on_dev(model, prepare_data(config.data, config.model))
+    shutil.rmtree(folder)
     return {
         "dataset": dataset,
         "changes": changes,
@@ -86,7 +88,7 @@ def _try(dataset: str, changes: dict[str, object]) -> dict[str, Any]:
         "agreement": float((own.argmax(1) == theirs.argmax(1)).mean()),
         "distance": float(((own - theirs) ** 2).sum(1).mean()),
         **{name: result.dev[name] for name in ("dev_accuracy", "dev_macro_f1")},
-        **detection_on_dev(model, prepare_data(config.data, config.model)),
+        **detection,
     }
 
 
