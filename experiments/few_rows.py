@@ -2,7 +2,9 @@
 
 Five times, 200 rows of SemEval-14 Laptop's training part are drawn as a user would bring them, in a
 file, and `capsar train --from base` goes on with it: a fifth of them chooses the epoch. The test
-part is read once a model. Figures go to `experiments/results/few-rows.json`.
+part is read once a model. So is what is left of the training part, which chooses nothing either,
+and tells what rows of the very same source bring. Figures go to
+`experiments/results/few-rows.json`.
 """
 
 from __future__ import annotations
@@ -47,6 +49,7 @@ def main() -> None:
     os.chdir(ROOT)
     test = test_examples(DATASET)
     pool = drop_shared(training_examples(DATASET), {example.text for example in test}).kept
+    base = load("base")
     runs = []
     for seed in SEEDS:
         folder = WORK / f"few-rows-{seed}"
@@ -56,8 +59,15 @@ def main() -> None:
         sections["data"] = {"train": str(data), "dev_share": DEV_SHARE, "dev_seed": seed}
         sections["train"]["seed"] = seed
         result = train(run_config(sections), folder)
+        drawn = {example.text for example in rows}
+        rest = [example for example in pool if example.text not in drawn]
         facts = {"seed": seed, "rows": len(judgeable(rows)), "best_epoch": result.best_epoch}
-        runs.append(facts | judge(load(result.bundle), test))
+        own = load(result.bundle)
+        runs.append(
+            facts
+            | judge(own, test)
+            | {"rest": judge(own, rest), "rest_untouched": judge(base, rest)}
+        )
         print(runs[-1], flush=True)
     document = {
         "name": "few-rows",
@@ -66,7 +76,7 @@ def main() -> None:
         "versions": {"python": platform.python_version()}
         | {package: version(package) for package in ("torch", "numpy", "onnxruntime")},
         "machine": machine_class(),
-        "untouched": judge(load("base"), test),
+        "untouched": judge(base, test),
         "runs": runs,
     }
     write_json(RESULT, rounded(document))

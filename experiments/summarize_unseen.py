@@ -54,7 +54,12 @@ def summarize_few_rows(few: dict[str, Any]) -> Iterator[Entry]:
     if not few:
         return
     for metric in (*TASK, "span_f1", "joint_f1"):
-        own = [run[metric] for run in few["runs"]]
-        gaps = [value - few["untouched"][metric] for value in own]
-        for name, values in ((metric, own), (f"{metric}_vs_base", gaps)):
-            yield make_entry("unseen", name, values, row="base-200-rows", dataset="laptop")
+        parts = {"laptop": [(run[metric], few["untouched"][metric]) for run in few["runs"]]}
+        if all("rest" in run for run in few["runs"]):
+            pairs = [(run["rest"][metric], run["rest_untouched"][metric]) for run in few["runs"]]
+            parts["laptop-rest"] = pairs
+        for dataset, pairs in parts.items():
+            own = [value for value, _ in pairs]
+            gaps = [value - untouched for value, untouched in pairs]
+            for name, values in ((metric, own), (f"{metric}_vs_base", gaps)):
+                yield make_entry("unseen", name, values, row="base-200-rows", dataset=dataset)
