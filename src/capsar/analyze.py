@@ -348,6 +348,12 @@ class Analyzer:
         )
         return [OpenedSentence(r.lengths[0], _scores(r, "about", q)) for q, r in answers]
 
+    def read_states(self, texts: Sequence[str]) -> Iterator[NDArray[np.float32]]:
+        """Yield the hidden states of each text's words (W, H), for another model to imitate."""
+        for start in range(0, len(texts), _TEXTS_AT_ONCE):
+            some = texts[start : start + _TEXTS_AT_ONCE]
+            yield from self._answering.read([Question.make(text, []) for text in some])
+
     def _answer_records(
         self, records: Sequence[T], make: Callable[[T], Question], outputs: tuple[str, ...] = ()
     ) -> Iterator[tuple[Question, Answers]]:

@@ -10,7 +10,7 @@ from capsar.aspects import FoundSpans
 from capsar.bundle import CONFIG, TOKENIZER
 from capsar.errors import ArtifactError
 from capsar.labels import CLASSES
-from capsar.pieces import load_tokenizer
+from capsar.pieces import load_tokenizer, word_places
 from capsar.question import Question, batches_by_length, route_slices
 from capsar.runtime import Answers, Encoded, Rows, Runtime, join_answers
 from capsar.tagging import find_spans, span_scores
@@ -59,6 +59,10 @@ class Answering:
     def find(self, questions: list[Question]) -> list[FoundSpans]:
         """Find the aspects of sentences with the extraction head."""
         return _in_batches(questions, self._lay_out(questions), self._find_batch)
+
+    def read(self, questions: list[Question]) -> list[NDArray[np.float32]]:
+        """Return the hidden states of each sentence's words, those of their first pieces (W, H)."""
+        return _in_batches(questions, self._lay_out(questions), self._read_batch)
 
     def _lay_out(self, questions: list[Question]) -> list[Layout]:
         return self.tokenizer.lay_out([q.spelled() for q in questions], [()] * len(questions))
@@ -114,6 +118,15 @@ class Answering:
             rows = lengths[start : start + len(some)]
             yield FoundSpans(some, rows, span_scores(logits, some, self.span_bias))
             start += len(some)
+
+    def _read_batch(
+        self, questions: list[Question], layouts: list[Layout]
+    ) -> Iterator[NDArray[np.float32]]:
+        encoded = self._encode(layouts)
+        states = encoded.states.numpy()  # (S, T, H)
+        places = word_places(encoded.words, max(1, *(len(q.words) for q in questions)))  # (S, W)
+        for row, question in enumerate(questions):
+            yield states[row, places[row, : len(question.words)]]
 
     def _encode(self, layouts: list[Layout]) -> Encoded:
         window = self.tokenizer.window

@@ -179,6 +179,9 @@ class TrainConfig:
     several, the mean."""
     teacher_share: float = 0.5
     """Share of them in the loss of an example."""
+    imitate_epochs: int = 0
+    """Epochs, before all others, in which a recurrent encoder learns to foresee the hidden states
+    of its teachers."""
     clip_norm: float = 0.0
     """Largest norm of the gradient; 0 does not clip."""
     mixed_precision: str = "no"
@@ -203,6 +206,7 @@ class TrainConfig:
         _check(0 <= self.average < 1, "average", self.average, "in [0, 1)")
         _check(0 <= self.teacher_share <= 1, "teacher_share", self.teacher_share, "in [0, 1]")
         _check_sources(self, "teacher")
+        _check(self.imitate_epochs >= 0, "imitate_epochs", self.imitate_epochs, "0 or more")
         _check(self.clip_norm >= 0, "clip_norm", self.clip_norm, "0 or more")
         _check(self.checkpoint_steps >= 0, "checkpoint_steps", self.checkpoint_steps, "0 or more")
         precisions = ("no", "bf16")
@@ -274,6 +278,10 @@ class RunConfig:
         _check(told, "all_marked", self.data.all_marked, needs)
         learns = self.model.head == "capsules" or not self.train.teacher
         _check(learns, "teacher", self.train.teacher, "none with a head that has no capsules")
+        can = bool(list_sources(self.train.teacher)) and not self.model.encoder
+        needs = "0 unless there is a teacher, and a recurrent encoder to imitate it"
+        epochs = self.train.imitate_epochs
+        _check(can or not epochs, "imitate_epochs", epochs, needs)
 
     @property
     def teaches_spans(self) -> bool:

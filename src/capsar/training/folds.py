@@ -112,6 +112,9 @@ def cross_validate(
     held_back = _join(learners)
     folds = _Folds(learners, folder / "folds", run_config)
     progress = folds.progress
+    if not progress.epoch:
+        for learner in learners:
+            learner.imitate()
     running = [learner.steps(None) for learner in learners]
     log = RunLog(folder, progress, enabled=True)
     while not progress.finished:

@@ -17,6 +17,7 @@ from capsar.training.checkpoint import (
     restore_optimizer,
 )
 from capsar.training.held_back import HeldBack
+from capsar.training.imitation import imitate
 from capsar.training.loop import train_steps
 from capsar.training.networks import new_network, trained_weights
 from capsar.training.optimizer import make_optimizer
@@ -78,6 +79,14 @@ class Learner:
     def held_back(self) -> HeldBack:
         """The sentences that it does not learn from."""
         return HeldBack(self.predictor, self.prepared.dev, self.prepared.dev_sentences)
+
+    def imitate(self) -> None:
+        """Let a new encoder learn to foresee the states of its teachers, if that is asked for."""
+        train_config, prepared = self._run_config.train, self.prepared
+        if train_config.imitate_epochs and isinstance(self.model, Capsar):
+            examples = (example.text for example in prepared.all_train)
+            texts = [*examples, *(sentence.text for sentence in prepared.train_sentences)]
+            imitate(self.model, texts, prepared.tokenizer, train_config)
 
     def judge(self) -> DevFigures:
         """Tell how the network, or the mean of its weights, does on its dev part."""

@@ -90,6 +90,8 @@ def train(
     if checkpoint is not None:
         check_same(checkpoint, learner.run, folder)
         learner.restore(checkpoint)
+    else:
+        learner.imitate()
     progress = learner.progress
     chooser = folds.progress if folds else progress
     was_finished = progress.finished

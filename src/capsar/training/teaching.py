@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
 from collections import Counter
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING
-from zipfile import BadZipFile
 
 import numpy as np
 
 from capsar.analyze import load
 from capsar.config import list_sources
-from capsar.errors import ArtifactError
 from capsar.hub import find_bundle
-from capsar.model.vectors import user_cache
+from capsar.training.told import cache_of, keep_block, kept_blocks, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,16 +74,18 @@ def ask(teacher: str, questions: Sequence[Example]) -> NDArray[np.float32]:
     Raises:
         ArtifactError: If there is no such teacher, or the cache is damaged.
     """
-    folder = _folder(teacher)
+    folder = cache_of(teacher, "told")
     keys = [_key(question) for question in questions]
-    known = _recall(folder)
+    known: dict[bytes, NDArray[np.float32]] = {}
+    for old, told in kept_blocks(folder, "told"):
+        known |= zip(old, told, strict=True)
     new = {key: q for key, q in zip(keys, questions, strict=True) if key not in known}
     if new:
         model = load(teacher)
         for start in range(0, len(new), _BLOCK):
             block = dict(islice(new.items(), start, start + _BLOCK))
             told = model.predict_lengths(list(block.values()))
-            _keep(folder, list(block), told)
+            keep_block(folder, list(block), told=told)
             known |= zip(block, told, strict=True)
     return np.array([known[key] for key in keys], dtype=np.float32)
 
@@ -95,38 +93,11 @@ def ask(teacher: str, questions: Sequence[Example]) -> NDArray[np.float32]:
 def keep_told(teacher: str, questions: Sequence[Example], told: Sequence[Sequence[float]]) -> None:
     """Keep capsule lengths that a teacher told elsewhere, as if it had been asked for them."""
     keys = [_key(question) for question in questions]
-    _keep(_folder(teacher), keys, np.array(told, dtype=np.float32))
-
-
-def _folder(teacher: str) -> Path:
-    digest = hashlib.sha256(find_bundle(teacher).fingerprint().encode())
-    return user_cache() / "told" / digest.hexdigest()[:32]
+    keep_block(cache_of(teacher, "told"), keys, told=np.array(told, dtype=np.float32))
 
 
 def _key(question: Example) -> bytes:
-    spans = [(span.start, span.end) for span in question.spans]
-    return hashlib.sha256(json.dumps([question.text, spans]).encode()).hexdigest()[:32].encode()
-
-
-def _recall(folder: Path) -> dict[bytes, NDArray[np.float32]]:
-    """What was told so far, by the key of the question."""
-    known: dict[bytes, NDArray[np.float32]] = {}
-    for path in sorted(folder.glob("*.npz")):
-        try:
-            with path.open("rb") as stream, np.load(stream, allow_pickle=False) as kept:
-                known |= zip(kept["keys"].tolist(), kept["told"], strict=True)
-        except (OSError, ValueError, KeyError, BadZipFile) as error:
-            raise ArtifactError(f"Delete the damaged cache {str(path)!r}: {error}") from error
-    return known
-
-
-def _keep(folder: Path, keys: list[bytes], told: NDArray[np.float32]) -> None:
-    """Write what was told as a file of its own, whole or not at all."""
-    folder.mkdir(parents=True, exist_ok=True)
-    name = hashlib.sha256(b"".join(keys)).hexdigest()[:32] + ".npz"
-    with tempfile.TemporaryDirectory(prefix=".capsar-", dir=folder) as scratch:
-        np.savez(Path(scratch) / name, keys=np.array(keys), told=told)
-        (Path(scratch) / name).replace(folder / name)
+    return key_of(json.dumps([question.text, [(s.start, s.end) for s in question.spans]]))
 
 
 def digest_teachers(teachers: Sources) -> str:
