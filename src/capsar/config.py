@@ -278,8 +278,9 @@ class RunConfig:
         _check(told, "all_marked", self.data.all_marked, needs)
         learns = self.model.head == "capsules" or not self.train.teacher
         _check(learns, "teacher", self.train.teacher, "none with a head that has no capsules")
-        can = bool(list_sources(self.train.teacher)) and not self.model.encoder
-        needs = "0 unless there is a teacher, and a recurrent encoder to imitate it"
+        new = not self.model.encoder and not self.train.start_from
+        can = bool(list_sources(self.train.teacher)) and new
+        needs = "0 unless there is a teacher, and a new recurrent encoder to imitate it"
         epochs = self.train.imitate_epochs
         _check(can or not epochs, "imitate_epochs", epochs, needs)
 

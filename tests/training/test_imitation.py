@@ -13,6 +13,7 @@ from families import make_bundle
 from made_reviews import write_reviews
 from stopped import assert_goes_on_alike
 from test_network import examples, network
+from test_run import command, losses, run
 from test_teaching import configure
 from torch import nn
 
@@ -32,6 +33,13 @@ from capsar.training.processes import make_accelerator
 from capsar.training.run import load_network, train
 
 TEXTS = ["The soup was unforgettably salty, but our waiter didn't mind.", "Fine.", "No. 1 soup!"]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of its own: what an earlier run was told must not be found."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "capsar" / "states"
 
 
 @pytest.fixture(scope="module")
@@ -82,12 +90,11 @@ def test_states_are_put_on_one_scale_over_all_words() -> None:
 
 
 def test_states_are_read_once(
-    small_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_bundle: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr("capsar.training.imitation._BLOCK", 2)
     first = read_states(str(small_bundle), TEXTS)
-    files = list((tmp_path / "capsar" / "states").glob("*/*"))
+    files = list(cache.glob("*/*"))
     assert len(files) == 2  # blocks of two
     direct = capsar.load(small_bundle).read_states(TEXTS)
     for kept, own in zip(first, direct, strict=True):
@@ -98,9 +105,49 @@ def test_states_are_read_once(
     assert all(np.array_equal(a, b) for a, b in zip(again[::-1], first, strict=True))
     with pytest.raises(TypeError):  # a further text is read
         read_states(str(small_bundle), [*TEXTS, "More."])
+    with monkeypatch.context() as other:
+        other.setattr("capsar.training.imitation.SEGMENTATION", "another")
+        with pytest.raises(TypeError):  # and all of them, if they are cut into other words
+            read_states(str(small_bundle), TEXTS)
     files[0].write_bytes(files[0].read_bytes()[:200])
     with pytest.raises(ArtifactError, match="Delete the damaged cache"):
         read_states(str(small_bundle), TEXTS)
+
+
+def test_states_that_cannot_be_kept_are_told_of(
+    small_bundle: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.parent.mkdir(parents=True)
+    cache.write_text("a file where a folder should be")
+    with pytest.raises(ArtifactError, match="XDG_CACHE_HOME"):
+        read_states(str(small_bundle), TEXTS)
+    cache.unlink()
+
+    class Huge:
+        def read_states(self, texts: list[str]) -> list[object]:
+            return [np.full((len(segment(text)), 4), 1e6, np.float32) for text in texts]
+
+    monkeypatch.setattr("capsar.training.imitation.load", lambda _: Huge())
+    with pytest.raises(ArtifactError, match="half precision"), np.errstate(over="ignore"):
+        read_states(str(small_bundle), TEXTS)
+    assert not list(cache.glob("*/*.npz"))
+
+
+def test_several_teachers_are_imitated_side_by_side(
+    small_bundle: Path, reviews: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = []
+    plain = Target.__init__
+
+    def spy(self: Target, states: list[object]) -> None:
+        plain(self, states)  # type: ignore[arg-type]
+        sizes.append(self.size)
+
+    monkeypatch.setattr(Target, "__init__", spy)
+    for teacher in (str(small_bundle), "fast", (str(small_bundle), "fast")):
+        run = configure(reviews, teacher=teacher, imitate_epochs=1)
+        learner.Learner(run, make_accelerator()).imitate()
+    assert sizes[2] == sizes[0] + sizes[1]
 
 
 def imitating(reviews: Path, teacher: Path, **settings: object) -> RunConfig:
@@ -121,13 +168,35 @@ def test_a_network_foresees_its_teacher(
     after = trained_weights(made.model)
     changed = {name for name in after if not torch.equal(after[name], before[name])}
     assert changed == {n for n in after if n.startswith(("encoder.", "learnt."))}
-    found = re.search(r"100 epochs of (\d+) sentences the encoder foresees (\S+)", caplog.text)
+    assert f"states of {len({e.text for e in made.prepared.train})} texts" in caplog.text
+    found = re.search(r"After 100 epochs it foresees (\S+) of their variance", caplog.text)
     assert found
-    texts = {e.text for e in made.prepared.train} | {s.text for s in made.prepared.train_sentences}
-    assert int(found[1]) == len(texts)
-    assert not texts & {e.text for e in made.prepared.dev}
-    assert float(found[2]) > 0.5
+    assert float(found[1]) > 0.5
+    assert made.progress.seconds > 0
     assert all(parameter.grad is None for parameter in made.model.parameters())
+
+
+def test_what_is_imitated_is_what_is_learnt_from(
+    small_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Further sources too; sentences without a term only where they are learnt from; never dev."""
+    calls = _count(monkeypatch, plain=False)
+    for name, aspect in (("own", "soup"), ("more", "cake")):
+        rows = [f"Text {i} has {aspect}.,{aspect},positive" for i in range(40)]
+        rows += [f"Text {i} has nothing.,," for i in range(40 if name == "own" else 0)]
+        content = "\n".join(["text,aspect,polarity", *rows])
+        (tmp_path / f"{name}.csv").write_text(content, encoding="utf-8")
+    content = imitating(tmp_path / "own.csv", small_bundle).as_dict()
+    content["data"]["polarity_only"] = [str(tmp_path / "more.csv")]
+    for weight in (0.0, 1.0):
+        content["model"]["span_weight"] = weight
+        made = learner.Learner(run_config(content), make_accelerator())
+        made.imitate()
+        texts = set(calls.pop())
+        assert sum("cake" in text for text in texts) == 40
+        assert sum("soup" in text for text in texts) == 32
+        assert sum("nothing" in text for text in texts) == 32 * bool(weight)
+        assert not texts & {e.text for e in made.prepared.dev}
 
 
 def test_a_stopped_run_does_not_imitate_again(
@@ -157,13 +226,14 @@ def test_each_network_of_a_cross_validation_imitates_without_its_part(
     assert len(calls) == 3
 
 
-def _count(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+def _count(monkeypatch: pytest.MonkeyPatch, *, plain: bool = True) -> list[list[str]]:
     calls: list[list[str]] = []
-    plain = learner.imitate
+    original = learner.imitate
 
     def imitate(model: object, texts: list[str], *others: object) -> None:
         calls.append(texts)
-        plain(model, texts, *others)  # type: ignore[arg-type]
+        if plain:
+            original(model, texts, *others)  # type: ignore[arg-type]
 
     monkeypatch.setattr(learner, "imitate", imitate)
     return calls
@@ -174,7 +244,24 @@ def test_who_has_nobody_to_imitate_is_told(reviews: Path) -> None:
         configure(reviews, imitate_epochs=1)
     content = configure(reviews, teacher="base", imitate_epochs=1).as_dict()
     content["model"]["encoder"] = "tiny"
-    with pytest.raises(ConfigError, match="a recurrent encoder to imitate it"):
+    with pytest.raises(ConfigError, match="a new recurrent encoder to imitate it"):
         run_config(content)
+    with pytest.raises(ConfigError, match="a new recurrent encoder to imitate it"):
+        configure(reviews, teacher="base", imitate_epochs=1, start_from="fast")
     with pytest.raises(ConfigError, match="0 or more"):
         configure(reviews, teacher="base", imitate_epochs=-1)
+
+
+@pytest.mark.slow
+def test_two_processes_imitate_as_one_does(
+    small_bundle: Path, reviews: Path, tmp_path: Path
+) -> None:
+    """One imitates, and the other gets its weights: else they would learn apart from then on."""
+    settings = ["model.input_dropout=0", "train.max_epochs=3", f"train.teacher={small_bundle}"]
+    settings.append("train.imitate_epochs=4")
+    run(command(reviews, tmp_path / "one", *settings))
+    run(command(reviews, tmp_path / "two", *settings, ranks=2))
+    run(command(reviews, tmp_path / "plain", *settings[:-1]))
+    one, two, plain = (losses(tmp_path / name) for name in ("one", "two", "plain"))
+    assert two == pytest.approx(one, rel=1e-3)
+    assert plain != pytest.approx(one, rel=1e-3)

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from capsar.analyze import load
 from capsar.config import list_sources
 from capsar.data.example import Example
-from capsar.text import segment
+from capsar.errors import ArtifactError
+from capsar.text import SEGMENTATION, segment
 from capsar.training.batches import collate, encode_examples, epoch_batches
 from capsar.training.told import cache_of, keep_block, kept_blocks, key_of
 
@@ -53,8 +54,10 @@ def imitate(
         ArtifactError: If there is no such teacher, or the cache is damaged.
     """
     texts = [text for text in dict.fromkeys(texts) if segment(text)]
-    told = [read_states(teacher, texts) for teacher in list_sources(train_config.teacher)]
-    states = [np.concatenate(each, axis=1) for each in zip(*told, strict=True)]
+    _LOG.info("The encoder first learns to foresee its teacher's states of %d texts", len(texts))
+    states = _joined(
+        [read_states(teacher, texts) for teacher in list_sources(train_config.teacher)]
+    )
     encoded = encode_examples([Example(text) for text in texts], tokenizer)
     target = Target(states)
     device = model.fixed_vectors.device
@@ -86,10 +89,15 @@ def imitate(
         optimizer.zero_grad(set_to_none=True)
         losses.append(float(loss.detach()))
     last = losses[-(len(losses) // epochs) :]
-    _LOG.info(
-        "After %d epochs of %d sentences the encoder foresees %.3f of the variance of its "
-        "teacher's states", epochs, len(texts), 1 - sum(last) / len(last),
-    )  # fmt: skip
+    foreseen = 1 - sum(last) / len(last)
+    _LOG.info("After %d epochs it foresees %.3f of their variance", epochs, foreseen)
+
+
+def _joined(told: list[States]) -> States:
+    """The states of all teachers, one after the other."""
+    if len(told) == 1:
+        return told[0]
+    return [np.concatenate(each, axis=1) for each in zip(*told, strict=True)]
 
 
 def imitation_loss(model: Capsar, reader: nn.Linear, batch: Batch, target: Tensor) -> Tensor:
@@ -131,24 +139,26 @@ def read_states(teacher: str, texts: Sequence[str]) -> States:
         ArtifactError: If there is no such teacher, or the cache is damaged.
     """
     folder = cache_of(teacher, "states")
-    known = _recall(folder)
-    keys = [key_of(json.dumps(text)) for text in texts]
+    keys = [key_of(json.dumps([SEGMENTATION, text])) for text in texts]
+    known = _recall(folder, set(keys))
     new = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
-    order = sorted(new, key=lambda key: len(new[key]))
-    if not new:
-        return [known[key] for key in keys]
-    model = load(teacher)
-    for start in range(0, len(order), _BLOCK):
-        block = order[start : start + _BLOCK]
-        states = [s.astype(np.float16) for s in model.read_states([new[key] for key in block])]
-        words = np.array([len(some) for some in states])
-        keep_block(folder, block, words=words, states=np.concatenate(states))
-        known |= zip(block, states, strict=True)
+    if new:
+        model = load(teacher)
+        order = sorted(new, key=lambda key: len(new[key]))
+        for start in range(0, len(order), _BLOCK):
+            block = order[start : start + _BLOCK]
+            states = [s.astype(np.float16) for s in model.read_states([new[key] for key in block])]
+            together = np.concatenate(states)
+            if not np.isfinite(together).all():
+                raise ArtifactError(f"The states of {teacher!r} go beyond half precision")
+            keep_block(folder, block, words=np.array(list(map(len, states))), states=together)
+            known |= zip(block, states, strict=True)
     return [known[key] for key in keys]
 
 
-def _recall(folder: Path) -> dict[bytes, NDArray[np.float16]]:
+def _recall(folder: Path, wanted: set[bytes]) -> dict[bytes, NDArray[np.float16]]:
     known: dict[bytes, NDArray[np.float16]] = {}
     for keys, words, states in kept_blocks(folder, "words", "states"):
-        known |= zip(keys, np.split(states, np.cumsum(words)[:-1]), strict=True)
+        parts = np.split(states, np.cumsum(words)[:-1])
+        known |= {k: part.copy() for k, part in zip(keys, parts, strict=True) if k in wanted}
     return known

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from capsar.config import RunConfig
+    from capsar.data.example import Example
     from capsar.training.held_back import DevFigures
     from capsar.training.loop import StepInfo
     from capsar.training.networks import Network
@@ -81,12 +83,20 @@ class Learner:
         return HeldBack(self.predictor, self.prepared.dev, self.prepared.dev_sentences)
 
     def imitate(self) -> None:
-        """Let a new encoder learn to foresee the states of its teachers, if that is asked for."""
-        train_config, prepared = self._run_config.train, self.prepared
-        if train_config.imitate_epochs and isinstance(self.model, Capsar):
-            examples = (example.text for example in prepared.all_train)
-            texts = [*examples, *(sentence.text for sentence in prepared.train_sentences)]
-            imitate(self.model, texts, prepared.tokenizer, train_config)
+        """Let a new encoder learn to foresee the states of its teachers, if that is asked for.
+
+        One process does it; the others get its weights when they are joined for the first step.
+        """
+        train_config = self._run_config.train
+        if not train_config.imitate_epochs:
+            return
+        start = time.perf_counter()
+        if self._accelerator.is_main_process and isinstance(self.model, Capsar):
+            learnt_from = _examples(self.prepared, self._run_config)
+            texts = [example.text for example in learnt_from]
+            imitate(self.model, texts, self.prepared.tokenizer, train_config)
+        self._accelerator.wait_for_everyone()
+        self.progress.seconds += time.perf_counter() - start
 
     def judge(self) -> DevFigures:
         """Tell how the network, or the mean of its weights, does on its dev part."""
@@ -153,11 +163,15 @@ def _network(run_config: RunConfig, prepared: Prepared, start: Start | None) -> 
     return model
 
 
-def _encode(prepared: Prepared, run_config: RunConfig) -> list[EncodedExample]:
+def _examples(prepared: Prepared, run_config: RunConfig) -> list[Example]:
     """The training examples; with tags, sentences without a judged term are examples too."""
-    examples, terms = prepared.all_train, None
+    return prepared.tagged_train if run_config.teaches_spans else prepared.all_train
+
+
+def _encode(prepared: Prepared, run_config: RunConfig) -> list[EncodedExample]:
+    """The training examples, with what each counts for and what teachers tell of it."""
+    examples, terms = _examples(prepared, run_config), None
     if run_config.teaches_spans:
-        examples = prepared.tagged_train
         terms = {sentence.text: sentence.terms for sentence in prepared.train_sentences}
     encoded = encode_examples(examples, prepared.tokenizer, terms=terms)
     encoded = balance_classes(encoded, run_config.train.class_balance)

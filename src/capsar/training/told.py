@@ -36,13 +36,23 @@ def key_of(question: str) -> bytes:
 
 
 def keep_block(folder: Path, keys: Sequence[bytes], **told: NDArray[np.generic]) -> None:
-    """Keep what was told of some questions as a file of its own, whole or not at all."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Keep what was told of some questions as a file of its own, whole or not at all.
+
+    Raises:
+        ArtifactError: If it cannot be written.
+    """
     name = hashlib.sha256(b"".join(keys)).hexdigest()[:32] + ".npz"
     arrays: dict[str, Any] = {"keys": np.array(keys)} | told
-    with tempfile.TemporaryDirectory(prefix=".capsar-", dir=folder) as scratch:
-        np.savez(Path(scratch) / name, **arrays)
-        (Path(scratch) / name).replace(folder / name)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".capsar-", dir=folder) as scratch:
+            np.savez(Path(scratch) / name, **arrays)
+            (Path(scratch) / name).replace(folder / name)
+    except OSError as error:
+        raise ArtifactError(
+            f"Cannot keep what a teacher told in {str(folder)!r}: {error}. Make room, or set "
+            "XDG_CACHE_HOME to another folder; what was kept before is not asked for again."
+        ) from error
 
 
 def kept_blocks(folder: Path, *names: str) -> Iterator[tuple[Any, ...]]:
