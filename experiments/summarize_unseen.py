@@ -54,12 +54,14 @@ def summarize_few_rows(few: dict[str, Any]) -> Iterator[Entry]:
     if not few:
         return
     for metric in (*TASK, "span_f1", "joint_f1"):
-        parts = {"laptop": [(run[metric], few["untouched"][metric]) for run in few["runs"]]}
-        if all("rest" in run for run in few["runs"]):
+        parts = {"": [(run[metric], few["untouched"][metric]) for run in few["runs"]]}
+        if all("rest" in run for run in few["runs"]):  # of the training part, what was not drawn
             pairs = [(run["rest"][metric], run["rest_untouched"][metric]) for run in few["runs"]]
-            parts["laptop-rest"] = pairs
-        for dataset, pairs in parts.items():
+            parts["rest_"] = pairs
+        for prefix, pairs in parts.items():
             own = [value for value, _ in pairs]
             gaps = [value - untouched for value, untouched in pairs]
             for name, values in ((metric, own), (f"{metric}_vs_base", gaps)):
-                yield make_entry("unseen", name, values, row="base-200-rows", dataset=dataset)
+                yield make_entry(
+                    "unseen", f"{prefix}{name}", values, row="base-200-rows", dataset="laptop"
+                )
