@@ -54,10 +54,11 @@ def summarize_few_rows(few: dict[str, Any]) -> Iterator[Entry]:
     if not few:
         return
     for metric in (*TASK, "span_f1", "joint_f1"):
-        parts = {"": [(run[metric], few["untouched"][metric]) for run in few["runs"]]}
-        if all("rest" in run for run in few["runs"]):  # of the training part, what was not drawn
-            pairs = [(run["rest"][metric], run["rest_untouched"][metric]) for run in few["runs"]]
-            parts["rest_"] = pairs
+        runs = few["runs"]
+        parts = {  # the test part, and what was not drawn of the training part
+            "": [(run[metric], few["untouched"][metric]) for run in runs],
+            "rest_": [(run["rest"][metric], run["rest_untouched"][metric]) for run in runs],
+        }
         for prefix, pairs in parts.items():
             own = [value for value, _ in pairs]
             gaps = [value - untouched for value, untouched in pairs]
