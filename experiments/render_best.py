@@ -29,9 +29,10 @@ def section(found: Entries) -> str:
             """The network of the paper, its capsules, routing and reconstruction, given more than
             the paper gave it: other labelled reviews, and what a teacher told of reviews that
             nobody labelled and, on Laptop, of training sentences with some words changed. Its
-            settings are those of `experiments/configs/capsar-best.toml`. No test part was open to
-            any of it (`tests/experiments/test_best.py`), and no sentence that one holds was trained
-            on."""
+            settings are those of `experiments/configs/capsar-best.toml`. The teacher is CAPSAR-BERT
+            on all-mpnet-base-v2, on Twitter on all-MiniLM-L6-v2: sentence-embedding fine-tunes, not
+            raw BERT. No test part was open to any of it (`tests/experiments/test_best.py`), and no
+            sentence that one holds was trained on."""
         ),
         _accuracy(found),
         _given(found),
