@@ -39,6 +39,7 @@ BEST_ABLATIONS = {
     "capsar-best-wo-told": "reviews that a teacher told of",
     "capsar-best-wo-teacher": "any teacher, its reviews too",
     "capsar-best-wo-imitation": "imitation of its states",
+    "capsar-best-wo-both": "imitation of its states, and MAMS",
     "capsar-best-wo-labelled": "other labelled reviews",
     "capsar-best-wo-average": "the running mean of weights",
     "capsar-best-wo-settings": "other settings than the paper's",

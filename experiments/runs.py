@@ -51,6 +51,7 @@ BEST_PARTS = (
     "capsar-best-wo-told",
     "capsar-best-wo-teacher",
     "capsar-best-wo-imitation",
+    "capsar-best-wo-both",
     "capsar-best-wo-labelled",
     "capsar-best-wo-average",
     "capsar-best-wo-settings",

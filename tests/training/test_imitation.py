@@ -116,9 +116,7 @@ def test_states_are_read_once(
         read_states(str(small_bundle), TEXTS)
     with np.load(io.BytesIO(whole)) as kept:
         np.savez(files[0], **dict(kept) | {"words": kept["words"] + 1})
-    with pytest.raises(
-        ArtifactError, match=r"Delete .* \d+ states of \d+ words"
-    ):
+    with pytest.raises(ArtifactError, match=r"Delete .* \d+ states of \d+ words"):
         read_states(str(small_bundle), TEXTS)
 
 
