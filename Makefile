@@ -1,8 +1,8 @@
 .PHONY: install check test coverage bench docs
 
 install:  ## everything a developer needs, at the versions known to work together; torch alone first
-	python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,train,hub,bert,openvino,ray,serve,report]'
+	python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt torch
+	python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev,train,hub,bert,openvino,ray,serve,report]'
 
 check:  ## style, types, import direction, spelling
 	ruff check .
@@ -16,7 +16,7 @@ test coverage: export OMP_NUM_THREADS = 1
 
 test:  ## fast tests first, then big files, fuzzing and other slow ones
 	python -m pytest -q -n 2 --dist loadfile --durations=15 -m 'not slow'
-	python -m pytest -q -n 2 --dist loadfile --durations=15 -m slow
+	python -m pytest -q -n 2 --dist worksteal --durations=15 -m slow
 
 coverage:  ## what the fast tests reach; it takes twice their time
 	python -m pytest -q -n 2 --dist loadfile -m 'not slow' --cov=capsar --cov-fail-under=92

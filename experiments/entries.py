@@ -32,12 +32,14 @@ SPAN_ROWS = {
 """Rows with an extraction head."""
 BEST_ROWS = {
     "capsar-best": "CAPSAR, Bi-GRU",
-    "capsar-bert-best": "CAPSAR-BERT, mpnet: the teacher",
+    "capsar-bert-best": "CAPSAR-BERT: the teacher",
 }
 """Rows with more than the training part."""
 BEST_ABLATIONS = {
     "capsar-best-wo-told": "reviews that a teacher told of",
     "capsar-best-wo-teacher": "any teacher, its reviews too",
+    "capsar-best-wo-imitation": "imitation of its states",
+    "capsar-best-wo-both": "imitation of its states, and MAMS",
     "capsar-best-wo-labelled": "other labelled reviews",
     "capsar-best-wo-average": "the running mean of weights",
     "capsar-best-wo-settings": "other settings than the paper's",

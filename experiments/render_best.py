@@ -29,9 +29,11 @@ def section(found: Entries) -> str:
             """The network of the paper, its capsules, routing and reconstruction, given more than
             the paper gave it: other labelled reviews, and what a teacher told of reviews that
             nobody labelled and, on Laptop, of training sentences with some words changed. Its
-            settings are those of `experiments/configs/capsar-best.toml`. No test part was open to
-            any of it (`tests/experiments/test_best.py`), and no sentence that one holds was trained
-            on."""
+            encoder first learns to foresee the teacher's states of all these sentences. Its
+            settings are those of `experiments/configs/capsar-best.toml`. The teacher is CAPSAR-BERT
+            on all-mpnet-base-v2, on Twitter on all-MiniLM-L6-v2: sentence-embedding fine-tunes, not
+            raw BERT. No test part was open to any of it (`tests/experiments/test_best.py`), and no
+            sentence that one holds was trained on."""
         ),
         _accuracy(found),
         _given(found),
@@ -141,7 +143,7 @@ def _ablation(found: Entries) -> str:
     if not rows:
         return ""
     header = ["without", "seeds", "accuracy", "macro-F1", "accuracy minus whole", "macro-F1 minus"]
-    said = "Restaurant, each change left out alone; paired over seeds, 95 % intervals."
+    said = "Restaurant, with one change left out, or two; paired over seeds, 95 % intervals."
     return f"### What each change brought\n\n{said}\n\n{table(header, rows)}"
 
 
@@ -166,8 +168,8 @@ def _trials() -> str:
     ]
     said = paragraph(
         """Trials of one seed, so that small differences mean little: each is given as what differs
-        from the settings that were settled on, and none is those settings themselves. The teacher's
-        answers are those about told reviews that were kept back."""
+        from the settings without imitation and without MAMS. The last one on Restaurant is what was
+        settled on. The teacher's answers are those about told reviews that were kept back."""
     )
     most = {
         shown: number(max(trial["agreement"] for trial in some))
@@ -176,11 +178,13 @@ def _trials() -> str:
     }
     shares = listed([f"{share} of all on {shown}" for shown, share in most.items()])
     limit = paragraph(
-        f"""**What limits it.** A student answers as its teacher does in {shares} at most; why
-        is not known. Labels are not exhausted either: the learning curve of the faithful row
-        over training examples (below) still rises. That of this row, and one over told reviews,
-        were not measured. Untried: labelled sentences of mixed polarity (MAMS), on which this
-        row is worse than the faithful one, and more told reviews. No reviews go with tweets."""
+        f"""**What limits it.** A student answers as its teacher does in {shares} at most, and its
+        teacher is not always right. Imitation and more sentences of the same kind (MAMS) brought
+        about as much each in trials, and there are no more such sentences here: the strongest idea
+        left is some hundred thousand reviews, told by a teacher that learnt from MAMS as well.
+        Labels are not exhausted either: the learning curve of the faithful row over training
+        examples (below) still rises; that of this row was not measured. No reviews go with
+        tweets."""
     )
     head = ["dataset", "changed", *columns.values()]
     return f"### What was tried\n\n{said}\n\n{table(head, rows)}\n\n{limit}"

@@ -50,6 +50,8 @@ BEST = (*TEACHERS, "capsar-best")
 BEST_PARTS = (
     "capsar-best-wo-told",
     "capsar-best-wo-teacher",
+    "capsar-best-wo-imitation",
+    "capsar-best-wo-both",
     "capsar-best-wo-labelled",
     "capsar-best-wo-average",
     "capsar-best-wo-settings",

@@ -1,9 +1,10 @@
 """Rebuild the models that ship: `python experiments/ship.py base`, then `… fast`.
 
-Draws the lessons that both learn from (`lessons.py`), for `fast` lets `base` tell what it finds in
-lines of pros and cons (`tell.py`), trains `experiments/configs/NAME.toml` (a stopped run goes on)
-and packs the bundle into `src/capsar/models/` (`pack.py`). Once `unseen.py`, `fifty.py` and
-`benchmarks/models.py` have judged and timed it, `--only card` writes that into its card.
+Draws the lessons that both learn from (`lessons.py`), for `fast` lets the `base` that ships tell
+what it finds in lines of pros and cons (`tell.py`), trains `experiments/configs/NAME.toml` (a
+stopped run goes on) and packs the bundle into `src/capsar/models/` (`pack.py`). Once `unseen.py`,
+`fifty.py` and `benchmarks/models.py` have judged and timed it, `--only card` writes that into its
+card.
 
 Below `CAPSAR_DATA` it needs MAMS, Bing Liu's reviews and, for `fast`, GloVe 6B of 100 dimensions
 (`fetch_vectors.py`); below `CAPSAR_ENCODERS`, for `base`, all-MiniLM-L6-v2 (`fetch_encoders.py`).
@@ -50,7 +51,7 @@ def main() -> None:
     if "lessons" in steps:
         print(write_lessons(CONFIGS / "base.toml", SIDED_LESSONS))
         if options.name == "fast":
-            print({"told": write_told(WORK / "ship-base" / "bundle", TOLD_LINES)})
+            print({"told": write_told("base", TOLD_LINES)})
     if "train" in steps:
         content = read_config(CONFIGS / f"{options.name}.toml").as_dict()
         content["data"]["vectors"] = options.vectors or content["data"]["vectors"]

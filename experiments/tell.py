@@ -17,7 +17,6 @@ from lessons import FOLDER, PROS_CONS, read_pros_cons
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from capsar import AspectSentiment
 
@@ -25,8 +24,8 @@ LEAST_CONFIDENCE = 0.6
 _OPPOSITE = {Polarity.POSITIVE: Polarity.NEGATIVE, Polarity.NEGATIVE: Polarity.POSITIVE}
 
 
-def write_told(teacher: Path, most: int) -> int:
-    """Write what a bundle tells of at most so many lines; return how many it is believed in."""
+def write_told(teacher: str, most: int) -> int:
+    """Write what a model tells of at most so many lines; return how many it is believed in."""
     lines = read_pros_cons(find_file(PROS_CONS, "text"))
     sides = {line: side for side, some in lines.items() for line in some}
     chosen = sorted(sides, key=lambda line: sha256(line.encode()).hexdigest())[:most]

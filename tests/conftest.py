@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 ROOT = Path(__file__).parent.parent
+
+# How long an example takes tells more of what else the machine does than of the code.
+settings.register_profile("capsar", deadline=None)
+settings.load_profile("capsar")
 
 
 @pytest.fixture(scope="session")

@@ -223,9 +223,7 @@ def check_places(analyzer: Analyzer, text: str) -> None:
         assert answer.text
 
 
-@settings(
-    max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
-)
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(st.characters(codec=None, categories=None)))
 def test_any_text_is_answered(analyzer: Analyzer, text: str) -> None:
     check_places(analyzer, text)

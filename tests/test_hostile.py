@@ -75,7 +75,6 @@ def test_strung_together_pieces_are_answered_in_place(analyzer: Analyzer) -> Non
 @settings(
     max_examples=DRAWN // TEXTS_A_DRAW,
     suppress_health_check=list(HealthCheck),
-    deadline=None,
     database=None,
 )
 @given(data=st.data())

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hostile_text import HOSTILE
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tiny_bert import pieces, tiny_tokenizer
 
@@ -58,7 +58,6 @@ def test_a_long_sentence_goes_on_in_another_window() -> None:
     assert all(pair.ids[start] == IDS["[CLS]"] for start in range(0, len(pair.ids), 10))
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(st.characters(codec=None, categories=None), min_size=1), max_size=30))
 def test_no_word_is_lost(words: list[str]) -> None:
     own = tokenizer(window=9)

@@ -46,9 +46,7 @@ def check_alone(analyzer: Analyzer, text: str, answers: list[AspectSentiment]) -
     assert not rest
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=st.lists(REVIEW_LIKE, max_size=5))
 def test_a_sentence_is_answered_as_if_alone(analyzer: Analyzer, texts: list[str]) -> None:
     for text, answers in zip(texts, analyzer.analyze(texts), strict=True):

@@ -22,7 +22,7 @@ def test_any_text_is_accounted_for(text: str) -> None:
     check_sentences(text)
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=1500)
 @given(text=REVIEW_LIKE)
 @example(text="a\n1. .\x00a")  # a list's number took the full stop with it
 def test_a_sentence_alone_is_one_sentence(text: str) -> None:

@@ -118,8 +118,9 @@ def cuts_word(text: str, position: int) -> bool:
     """
     if not 0 < position < len(text):
         return False
-    around = text[position - 1 : position + 1]
-    return all(map(str.isalnum, around)) and not _SYLLABLES.search(around)
+    if not (text[position - 1].isalnum() and text[position].isalnum()):
+        return False
+    return not _SYLLABLES.search(text, position - 1, position + 1)
 
 
 @cache

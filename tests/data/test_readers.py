@@ -512,9 +512,7 @@ ANY_BYTES = st.one_of(
 )
 
 
-@settings(
-    max_examples=1500, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
-)
+@settings(max_examples=1500, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=st.sampled_from(list(samples.FILES)), content=ANY_BYTES)
 def test_no_bytes_break_a_reader(tmp_path: Path, name: str, content: bytes) -> None:
     path = tmp_path / name

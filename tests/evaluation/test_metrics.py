@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score
 
@@ -31,7 +31,6 @@ def test_figures_by_hand() -> None:
     assert figures.confusion == ((1, 0, 1), (1, 0, 0), (0, 0, 3))
 
 
-@settings(deadline=None)
 @given(CLASS_LISTS)
 def test_figures_are_those_of_scikit_learn(pairs: list[tuple[int, int]]) -> None:
     truth, predicted = np.array(pairs).T

@@ -34,7 +34,7 @@ def gradients(
     return torch.autograd.grad((parents * upstream).sum(), inputs)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(SIZES, SCALES, st.integers(0, 10_000), st.booleans())
 def test_factored_routing_is_routing_by_the_book(
     sizes: tuple[int, ...], scale: float, seed: int, accumulate: bool
@@ -55,7 +55,7 @@ def test_factored_routing_is_routing_by_the_book(
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(SIZES, SCALES, st.integers(0, 10_000))
 def test_the_gradient_worked_out_by_hand_is_that_of_the_twin(
     sizes: tuple[int, ...], scale: float, seed: int
@@ -115,7 +115,7 @@ def test_zero_vectors_stay_zero_with_finite_gradients() -> None:
         assert torch.isfinite(weight.grad).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(SIZES, st.sampled_from([1.0, 100.0]), st.integers(0, 10_000))
 def test_parents_are_shorter_than_one_and_the_order_of_children_does_not_matter(
     sizes: tuple[int, ...], scale: float, seed: int

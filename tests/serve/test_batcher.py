@@ -79,7 +79,7 @@ async def block(batcher: Batcher, recorder: Recorder) -> asyncio.Task[list[bytes
     return first
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.lists(st.lists(st.text("ab", max_size=300), min_size=1, max_size=12), max_size=12),
     st.integers(1, 2000),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from capsar.data.example import AspectSpan, Example
@@ -36,7 +36,6 @@ def test_examples_are_encoded_by_hand() -> None:
     assert collate(encoded[2:]).ids.tolist() == [[0]]
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 60), max_size=300), st.integers(1, 20), st.integers(0, 3))
 def test_every_example_is_in_one_batch_of_an_epoch(
     lengths: list[int], batch_size: int, epoch: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import re
 from pathlib import Path
@@ -109,8 +110,13 @@ def test_states_are_read_once(
         other.setattr("capsar.training.imitation.SEGMENTATION", "another")
         with pytest.raises(TypeError):  # and all of them, if they are cut into other words
             read_states(str(small_bundle), TEXTS)
-    files[0].write_bytes(files[0].read_bytes()[:200])
+    whole = files[0].read_bytes()
+    files[0].write_bytes(whole[:200])
     with pytest.raises(ArtifactError, match="Delete the damaged cache"):
+        read_states(str(small_bundle), TEXTS)
+    with np.load(io.BytesIO(whole)) as kept:
+        np.savez(files[0], **dict(kept) | {"words": kept["words"] + 1})
+    with pytest.raises(ArtifactError, match=r"Delete .* \d+ states of \d+ words"):
         read_states(str(small_bundle), TEXTS)
 
 

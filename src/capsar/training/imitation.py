@@ -159,6 +159,9 @@ def read_states(teacher: str, texts: Sequence[str]) -> States:
 def _recall(folder: Path, wanted: set[bytes]) -> dict[bytes, NDArray[np.float16]]:
     known: dict[bytes, NDArray[np.float16]] = {}
     for keys, words, states in kept_blocks(folder, "words", "states"):
+        if words.sum() != len(states):
+            told = f"{len(states)} states of {words.sum()} words"
+            raise ArtifactError(f"Delete the damaged cache {str(folder)!r}: {told}")
         parts = np.split(states, np.cumsum(words)[:-1])
         known |= {k: part.copy() for k, part in zip(keys, parts, strict=True) if k in wanted}
     return known
