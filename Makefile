@@ -1,8 +1,8 @@
 .PHONY: install check test coverage bench docs
 
 install:  ## everything a developer needs, at the versions known to work together; torch alone first
-	python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt torch
-	python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev,train,hub,bert,openvino,ray,serve,report]'
+	python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,train,hub,bert,openvino,ray,serve,report]'
 
 check:  ## style, types, import direction, spelling
 	ruff check .
