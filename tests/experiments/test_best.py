@@ -98,7 +98,7 @@ def test_no_sentence_of_a_test_part_is_told(dataset: str) -> None:
 
 
 @pytest.mark.parametrize("source", runs.BEST_PARTS)
-def test_an_ablation_leaves_out_one_change(source: str) -> None:
+def test_an_ablation_leaves_out_changes_of_one_kind(source: str) -> None:
     whole = {run.seed: run for run in runs.planned(("capsar-best",)) if run.dataset == "restaurant"}
     for run in runs.planned((source,)):
         assert run.row == source
