@@ -165,6 +165,9 @@ class TrainConfig:
     patience: int = 6
     """Epochs without a better dev macro-F1 before training stops; a network that gives every dev
     example the same answer is not stopped."""
+    keep: str = "best"
+    """`best`: the weights of the epoch with the best dev macro-F1; or `last`, where rates fall to 0
+    and a dev part is small."""
     no_aspect_share: float = 0.0
     """Share of batches trained with proximity dropped, so that one model serves with and without a
     given aspect."""
@@ -209,9 +212,8 @@ class TrainConfig:
         _check(self.imitate_epochs >= 0, "imitate_epochs", self.imitate_epochs, "0 or more")
         _check(self.clip_norm >= 0, "clip_norm", self.clip_norm, "0 or more")
         _check(self.checkpoint_steps >= 0, "checkpoint_steps", self.checkpoint_steps, "0 or more")
-        precisions = ("no", "bf16")
-        known = self.mixed_precision in precisions
-        _check(known, "mixed_precision", self.mixed_precision, f"one of {precisions}")
+        for name, known in (("keep", ("best", "last")), ("mixed_precision", ("no", "bf16"))):
+            _check(getattr(self, name) in known, name, getattr(self, name), f"one of {known}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -542,6 +542,21 @@ def test_a_network_that_has_not_begun_to_learn_is_not_stopped() -> None:
     assert never.finished
 
 
+def test_the_last_epoch_can_be_kept_whatever_dev_says() -> None:
+    settings = TrainConfig(max_epochs=4, patience=1, keep="last")
+    truth = np.array([0, 1, 2, 2])
+    good, bad = (
+        DevFigures(compute_figures(truth, np.array(told))) for told in ([0, 1, 2, 2], [0, 2, 2, 2])
+    )
+    progress = Progress()
+    assert all(end_epoch(progress, dev, 1, settings) for dev in (bad, good, bad))
+    assert not progress.finished
+    assert end_epoch(progress, bad, 1, settings)
+    assert progress.finished
+    assert progress.best_epoch == 3
+    assert [round(entry["dev_accuracy"], 2) for entry in progress.history] == [0.75, 1, 0.75, 0.75]
+
+
 def test_with_a_head_the_epoch_is_chosen_by_the_mean_of_both_figures() -> None:
     figures = Figures(1, 0.5, 0.6, {}, ((1, 0), (0, 1)))
     assert DevFigures(figures).score == 0.6

@@ -43,7 +43,7 @@ class StepInfo:
     dev: DevFigures | None = None
     """After the last batch of an epoch, where there is a dev part."""
     is_best: bool = False
-    """Whether that is the best epoch so far; without a dev part, the last one is."""
+    """Whether that is the best epoch so far; where the last one is kept, it is."""
 
 
 def train_steps(
@@ -130,7 +130,7 @@ def end_epoch(
     progress: Progress, dev: DevFigures | None, num_batches: int, train_config: TrainConfig
 ) -> bool:
     """Enter an epoch's figures; tell whether it is the best so far, and whether it is the last."""
-    is_best = dev is None or dev.score > progress.best_score
+    is_best = dev is None or train_config.keep == "last" or dev.score > progress.best_score
     if is_best:
         progress.best_epoch = progress.epoch
         progress.best_score = dev.score if dev else progress.best_score
