@@ -223,9 +223,10 @@ def _pooled(runs: list[RunFile], kind: str) -> list[tuple[float, float]]:
 
 
 def draw_sweep(runs: list[RunFile], source: str, label: str) -> Figure | None:
-    """Draw test accuracy, macro-F1 and, where it was judged, detection against one setting."""
+    """Draw test accuracy, macro-F1 and detection on Restaurant against one setting."""
     some = sorted(
-        (run for run in runs if run["source"] == source), key=lambda run: float(run["point"][1])
+        (run for run in runs if (run["source"], run["dataset"]) == (source, "restaurant")),
+        key=lambda run: float(run["point"][1]),
     )
     if not some:
         return None

@@ -24,19 +24,26 @@ def section(found: Entries, runs: Sequence[RunFile]) -> str:
         "sweep-routing": "routing iterations",
         "sweep-lambda": "lambda",
     }
-    parts = [_sweep(found, runs, source, label) for source, label in sweeps.items()]
+    parts = [
+        _sweep(found, runs, source, label, dataset)
+        for source, label in sweeps.items()
+        for dataset in DATASETS
+    ]
     parts = [part for part in (*parts, _diagnosis(found)) if part]
     return "\n\n".join(["## What limits these figures", *parts]) if parts else ""
 
 
-def _sweep(found: Entries, runs: Sequence[RunFile], source: str, label: str) -> str:
+def _sweep(
+    found: Entries, runs: Sequence[RunFile], source: str, label: str, dataset: str
+) -> str:
     some = sorted(
-        (run for run in runs if run["source"] == source), key=lambda run: float(run["point"][1])
+        (run for run in runs if (run["source"], run["dataset"]) == (source, dataset)),
+        key=lambda run: float(run["point"][1]),
     )
     rows, values = [], []
     for run in some:
         point = f"{run['point'][1]:g}"
-        entries = found.find("figures", row=f"{source}-{point}")
+        entries = found.find("figures", row=f"{source}-{point}", dataset=dataset)
         told = {entry["metric"]: entry["mean"] for entry in entries}
         values.append(told["macro_f1"])
         if source == "sweep-train-share":
@@ -48,7 +55,7 @@ def _sweep(found: Entries, runs: Sequence[RunFile], source: str, label: str) -> 
     if not rows:
         return ""
     header = [label, "accuracy", "macro-F1", "macro-F1 on dev", "detection mAP"]
-    parts = [f"### Against {label} (Restaurant, one seed)", table(header, rows)]
+    parts = [f"### Against {label} ({DATASETS[dataset]}, one seed)", table(header, rows)]
     if len(values) > 1:
         parts.append(paragraph(
             f"""From {rows[0][0]} to {rows[-1][0]}, macro-F1 moves by
