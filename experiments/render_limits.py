@@ -33,9 +33,7 @@ def section(found: Entries, runs: Sequence[RunFile]) -> str:
     return "\n\n".join(["## What limits these figures", *parts]) if parts else ""
 
 
-def _sweep(
-    found: Entries, runs: Sequence[RunFile], source: str, label: str, dataset: str
-) -> str:
+def _sweep(found: Entries, runs: Sequence[RunFile], source: str, label: str, dataset: str) -> str:
     some = sorted(
         (run for run in runs if (run["source"], run["dataset"]) == (source, dataset)),
         key=lambda run: float(run["point"][1]),

@@ -3,14 +3,17 @@
 One trial is one choice of settings for the Bi-GRU, cross-validated on the published training parts
 of Laptop and of Restaurant: each sentence is answered by one of three networks, which did not learn
 from it. Its value is the mean, over both, of accuracy and macro-F1. After Laptop, a trial that is
-worse than the median of those before it goes no further. The study is `results/search.jsonl`;
-another process can join, and a stopped one is run again. No test part can be opened here.
+worse than the median of those before it goes no further. The study is `results/search.jsonl`, told
+in short by `results/search.json`; another process can join, and a stopped one is run again. No test
+part can be opened here.
 """
 
 from __future__ import annotations
 
 import argparse
+import platform
 import shutil
+from importlib.metadata import version
 from statistics import mean
 from typing import Any
 
@@ -21,7 +24,9 @@ from optuna.storages.journal import JournalFileBackend
 from capsar import train
 from capsar.config import run_config
 from closed import close_test_parts
-from runs import DATASETS, EXPERIMENTS, WORK
+from judge import rounded
+from perform import commit_of_code, machine_class
+from runs import DATASETS, EXPERIMENTS, WORK, write_json
 
 STUDY = EXPERIMENTS / "results" / "search.jsonl"
 SEARCHED = ("laptop", "restaurant")
@@ -42,7 +47,7 @@ def suggest(trial: optuna.Trial) -> dict[str, dict[str, Any]]:
             "squash_primary": pick("squash_primary", [False, True]),
             "proximity_scale": pick("proximity_scale", ["none", "one"]),
             "alpha": number("alpha", 1.0, 6.0),
-            "reconstruction_weight": number("reconstruction_weight", 1e-3, 3e-2, log=True),
+            "reconstruction_weight": number("reconstruction_weight", 1e-3, 2e-1, log=True),
         },
         "train": {
             "learning_rate": rate,
@@ -51,8 +56,9 @@ def suggest(trial: optuna.Trial) -> dict[str, dict[str, Any]]:
             "class_balance": pick("class_balance", [0.0, 0.25, 0.5]),
             "weight_decay": pick("weight_decay", [0.0, 0.01, 0.1]),
             "clip_norm": pick("clip_norm", [0.0, 1.0]),
-            "max_epochs": 20,
-            "patience": 5,
+            "warmup_share": pick("warmup_share", [0.0, 0.05]),
+            "max_epochs": 12,
+            "patience": 4,
         },
     }
 
@@ -91,32 +97,53 @@ def open_study() -> optuna.Study:
         study_name="capsar",
         storage=optuna.storages.JournalStorage(backend),
         sampler=optuna.samplers.TPESampler(seed=None, multivariate=True, constant_liar=True),
-        pruner=optuna.pruners.MedianPruner(n_startup_trials=6),
+        pruner=optuna.pruners.MedianPruner(n_startup_trials=3),
         direction="maximize",
         load_if_exists=True,
     )
 
 
-PAPER: dict[str, Any] = {
+FAITHFUL: dict[str, Any] = {
     "learning_rate": 1e-3, "input_dropout": 0.5, "state_dropout": 0.0, "train_embeddings": True,
     "kernel_width": 3, "activation": "relu", "squash_primary": False, "proximity_scale": "none",
     "alpha": 3.0, "reconstruction_weight": 0.003, "batch_size": 64, "average": 0.0,
-    "class_balance": 0.0, "weight_decay": 0.0, "clip_norm": 0.0,
+    "class_balance": 0.0, "weight_decay": 0.0, "clip_norm": 0.0, "warmup_share": 0.0,
 }  # fmt: skip
-"""The settings of the faithful row, the first trial."""
-CHANGES: tuple[dict[str, Any], ...] = (
-    {},
-    {"state_dropout": 0.3},
-    {"proximity_scale": "one"},
-    {"train_embeddings": False},
-    {"learning_rate": 5e-4, "batch_size": 32},
-    {"state_dropout": 0.3, "proximity_scale": "one", "train_embeddings": False},
-    {"class_balance": 0.25},
-    {"weight_decay": 0.1, "clip_norm": 1.0},
-    {"kernel_width": 1},
-    {"reconstruction_weight": 0.01},
-)
-"""The next trials: one change each, with a running mean of weights; then settings are searched."""
+"""The settings of the faithful row."""
+SETTLED = {
+    "average": 0.99, "state_dropout": 0.2, "reconstruction_weight": 0.1, "warmup_share": 0.05,
+}  # fmt: skip
+"""What `capsar-best` changes of them."""
+FIRST: tuple[dict[str, Any], ...] = ({}, {"average": 0.99}, SETTLED)
+"""Changes of the first trials; then settings are searched."""
+
+
+def write_summary(study: optuna.Study) -> None:
+    """Write what came of each trial, and what all of them took."""
+    trials: list[dict[str, Any]] = [
+        {
+            "number": trial.number,
+            "state": trial.state.name.lower(),
+            "value": trial.value if trial.state.name == "COMPLETE" else None,
+            **{dataset: trial.user_attrs.get(dataset) for dataset in SEARCHED},
+            "seconds": trial.duration.total_seconds() if trial.duration else None,
+            "settings": trial.params,
+        }
+        for trial in study.get_trials(deepcopy=False)
+        if trial.state.is_finished()
+    ]
+    document = {
+        "name": "search",
+        "command": "python experiments/search.py",
+        "commit": commit_of_code(),
+        "versions": {"python": platform.python_version()}
+        | {package: version(package) for package in ("torch", "numpy", "optuna")},
+        "machine": machine_class(),
+        "seconds": sum(trial["seconds"] or 0 for trial in trials),
+        "folds": FOLDS,
+        "trials": trials,
+    }
+    write_json(STUDY.with_suffix(".json"), rounded(document))
 
 
 def main() -> None:
@@ -127,9 +154,11 @@ def main() -> None:
     torch.set_num_threads(1)
     study = open_study()
     if not study.get_trials(deepcopy=False):
-        for change in ({"average": 0.0}, *CHANGES):
-            study.enqueue_trial(PAPER | {"average": 0.99} | change)
-    study.optimize(objective, n_trials=options.trials)
+        for change in FIRST:
+            study.enqueue_trial(FAITHFUL | change)
+    study.optimize(
+        objective, n_trials=options.trials, callbacks=[lambda study, _: write_summary(study)]
+    )
 
 
 if __name__ == "__main__":
