@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import render_search
 from cells import compared, interval, listed, number, paragraph, spread, table
 from entries import BEST_ABLATIONS, BEST_ROWS, DATASETS, METRICS, RANKING, VARIANTS
 from interval import difference_of
@@ -40,6 +41,7 @@ def section(found: Entries) -> str:
         _detection(found),
         _robustness(found),
         _ablation(found),
+        render_search.section(),
         _trials(),
     ]
     return "\n\n".join(part for part in parts if part)
