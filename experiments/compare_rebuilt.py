@@ -53,7 +53,11 @@ def main(name: str, bundle: str, what: str) -> None:
         "machine": machine_class(),
         "changed": what,
         "sources": sources,
-        "accuracy": {who: _accuracies(sources, who) for who in models},
+        "metrics": {
+            f"{who}_{kind}_accuracy": accuracy
+            for who in models
+            for kind, accuracy in _accuracies(sources, who).items()
+        },
     }
     write_json(EXPERIMENTS / "results" / f"rebuilt-{name}.json", rounded(document))
 
