@@ -10,15 +10,15 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from dataclasses import replace
 from importlib.metadata import version
 from statistics import mean
 from typing import Any
 
 import numpy as np
-import torch
 
 from capsar import load
-from capsar.config import DataConfig, list_sources, read_config
+from capsar.config import list_sources, read_config
 from capsar.labels import CLASSES
 from capsar.training.parts import read_parts
 from closed import close_test_parts
@@ -32,12 +32,13 @@ MOST = "mams:dev"
 
 def main(name: str, bundle: str, what: str) -> None:
     close_test_parts()
-    torch.set_num_threads(1)
     os.chdir(ROOT)
     models = {"base": load("base"), "shipped": load(name), "rebuilt": load(bundle)}
+    settings = read_config(CONFIGS / f"{name}.toml").data
+    whole = replace(settings, polarity_only=(), dev="", dev_share=0.0)
     sources: dict[str, dict[str, Any]] = {}
-    for source in list_sources(read_config(CONFIGS / f"{name}.toml").data.dev):
-        examples = read_parts(DataConfig(train=source)).train
+    for source in list_sources(settings.dev):
+        examples = read_parts(replace(whole, train=source)).train
         truth = np.array([CLASSES.index(example.polarity) for example in examples])
         told = {who: model.predict_lengths(examples).argmax(1) for who, model in models.items()}
         sources[source] = {
@@ -49,7 +50,7 @@ def main(name: str, bundle: str, what: str) -> None:
         "command": f"python experiments/compare_rebuilt.py {name} BUNDLE WHAT",
         "commit": commit_of_code(),
         "versions": {"python": platform.python_version()}
-        | {package: version(package) for package in ("torch", "numpy", "onnxruntime")},
+        | {package: version(package) for package in ("numpy", "onnxruntime")},
         "machine": machine_class(),
         "changed": what,
         "sources": sources,

@@ -16,6 +16,7 @@ import render_faithfulness
 import render_limits
 import render_spans
 import render_unseen
+from capsar.config import run_config
 from cases import CASES, LONG_PAIR
 from cells import compared, counted, listed, number, paragraph, seeds, spread, table
 from entries import DATASETS, METRICS, ROWS, VARIANTS, Entries
@@ -270,8 +271,13 @@ def _repeat(runs: Sequence[RunFile]) -> str:
             ", ".join(f"{name} {version}" for name, version in run["versions"].items())
             for run in runs
         )
-        # A point of a sweep that is a run of a table was not trained again.
-        seconds = {json.dumps(run["config"], sort_keys=True): run["seconds"] for run in runs}
+        # A point of a sweep that is a run of a table was not trained again. Settings that came
+        # after some runs had their defaults.
+        settings = [run_config(run["config"]).as_dict() for run in runs]
+        seconds = {
+            json.dumps(own, sort_keys=True): run["seconds"]
+            for own, run in zip(settings, runs, strict=True)
+        }
         hours = sum(map(float, seconds.values())) / 3600
         parts.append(paragraph(
             f"""Trained at commit {commits}. {machines}; {versions}. Training took {hours:.1f} hours

@@ -11,8 +11,7 @@ from runs import EXPERIMENTS
 
 _SEARCH = EXPERIMENTS / "results" / "search.json"
 _SHOWN = 6
-"""Trials that are shown, besides those that were given."""
-_GIVEN = 3
+"""Searched trials that are shown, the best ones."""
 
 
 def section() -> str:
@@ -21,35 +20,38 @@ def section() -> str:
         return ""
     study: dict[str, Any] = json.loads(_SEARCH.read_text(encoding="utf-8"))
     trials: list[dict[str, Any]] = study["trials"]
-    faithful = trials[0]
-    whole = [trial for trial in trials if trial["value"] is not None]
-    best = sorted(whole[_GIVEN:], key=lambda trial: -float(trial["value"]))[:_SHOWN]
+    whole = [trial for trial in trials if trial["state"] == "complete"]
+    given = [trial for trial in whole if trial["given"]]
+    searched = [trial for trial in whole if not trial["given"]]
+    best = sorted(searched, key=lambda trial: -float(trial["value"]))[:_SHOWN]
+    faithful = given[0]
+    shown = [name for name in DATASETS if name in faithful]
     rows = [
         [
             str(trial["number"]),
             _changes(trial["settings"], faithful["settings"]),
-            *(number(trial[name]) for name in DATASETS if name in trial),
+            *(number(trial[name]) for name in shown),
             number(trial["value"]),
         ]
-        for trial in (*whole[:_GIVEN], *best)
+        for trial in (*given, *best)
     ]
+    pruned = sum(trial["state"] == "pruned" for trial in trials)
     said = paragraph(
         f"""{len(trials)} trials of the Bi-GRU without a teacher and without other data
         ({study["seconds"] / 3600:.1f} hours of one core; optuna's study is
         `experiments/results/search.jsonl`): {study["folds"]}-fold cross-validation on training
-        parts, in figures that are the mean of accuracy and macro-F1. After Laptop,
-        {len(trials) - len(whole)} were no better than the median and went no further. The first is
-        the faithful row, the third what `capsar-best` has; then settings were searched, the best
-        of which are shown. No test part was open."""
+        parts, at most {study["max_epochs"]} epochs, in figures that are the mean of accuracy and
+        macro-F1. After Laptop, {pruned} were worse than the median and went no further. The first
+        ones have what the faithful row and `capsar-best` have of the settings that were searched;
+        the others shown are the best that were found. No test part was open."""
     )
-    shown = [DATASETS[name] for name in DATASETS if name in faithful]
-    header = ["trial", "changed", *shown, "mean"]
+    header = ["trial", "changed", *(DATASETS[name] for name in shown), "mean"]
     parts = ["### What was searched", said, table(header, rows)]
     if best:
-        gains = [signed(best[0]["value"] - trial["value"]) for trial in whole[:_GIVEN]]
+        gains = [signed(best[0]["value"] - trial["value"]) for trial in (given[0], given[-1])]
         parts.append(paragraph(
-            f"""The best one is {gains[0]} above the faithful settings and {gains[-1]} above those
-            of `capsar-best`: the best of many, so that this flatters it."""
+            f"""The best one differs by {gains[0]} from the settings of the faithful row and by
+            {gains[1]} from those of `capsar-best`; as the best of some, it flatters."""
         ))  # fmt: skip
     return "\n\n".join(parts)
 

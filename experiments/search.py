@@ -31,6 +31,7 @@ from runs import DATASETS, EXPERIMENTS, WORK, write_json
 STUDY = EXPERIMENTS / "results" / "search.jsonl"
 SEARCHED = ("laptop", "restaurant")
 FOLDS = 3
+MAX_EPOCHS = 12
 
 
 def suggest(trial: optuna.Trial) -> dict[str, dict[str, Any]]:
@@ -57,7 +58,7 @@ def suggest(trial: optuna.Trial) -> dict[str, dict[str, Any]]:
             "weight_decay": pick("weight_decay", [0.0, 0.01, 0.1]),
             "clip_norm": pick("clip_norm", [0.0, 1.0]),
             "warmup_share": pick("warmup_share", [0.0, 0.05]),
-            "max_epochs": 12,
+            "max_epochs": MAX_EPOCHS,
             "patience": 4,
         },
     }
@@ -79,6 +80,7 @@ def value_of(settings: dict[str, dict[str, Any]], dataset: str, number: int) -> 
 
 def objective(trial: optuna.Trial) -> float:
     """Train on one set after the other."""
+    trial.set_user_attr("commit", commit_of_code())
     settings = suggest(trial)
     values = []
     for step, dataset in enumerate(SEARCHED):
@@ -110,10 +112,10 @@ FAITHFUL: dict[str, Any] = {
     "class_balance": 0.0, "weight_decay": 0.0, "clip_norm": 0.0, "warmup_share": 0.0,
 }  # fmt: skip
 """The settings of the faithful row."""
-SETTLED = {
+SETTLED: dict[str, Any] = {
     "average": 0.99, "state_dropout": 0.2, "reconstruction_weight": 0.1, "warmup_share": 0.05,
 }  # fmt: skip
-"""What `capsar-best` changes of them."""
+"""What `capsar-best` changes of them, but for its epochs and batches without an aspect."""
 FIRST: tuple[dict[str, Any], ...] = ({}, {"average": 0.99}, SETTLED)
 """Changes of the first trials; then settings are searched."""
 
@@ -124,6 +126,8 @@ def write_summary(study: optuna.Study) -> None:
         {
             "number": trial.number,
             "state": trial.state.name.lower(),
+            "commit": trial.user_attrs["commit"],
+            "given": "fixed_params" in trial.system_attrs,
             "value": trial.value if trial.state.name == "COMPLETE" else None,
             **{dataset: trial.user_attrs.get(dataset) for dataset in SEARCHED},
             "seconds": trial.duration.total_seconds() if trial.duration else None,
@@ -135,12 +139,13 @@ def write_summary(study: optuna.Study) -> None:
     document = {
         "name": "search",
         "command": "python experiments/search.py",
-        "commit": commit_of_code(),
+        "commit": "that of each trial",
         "versions": {"python": platform.python_version()}
         | {package: version(package) for package in ("torch", "numpy", "optuna")},
         "machine": machine_class(),
         "seconds": sum(trial["seconds"] or 0 for trial in trials),
         "folds": FOLDS,
+        "max_epochs": MAX_EPOCHS,
         "trials": trials,
     }
     write_json(STUDY.with_suffix(".json"), rounded(document))

@@ -398,7 +398,7 @@ def test_a_model_is_trained_further(small_bundle: Path, tmp_path: Path) -> None:
     assert config["trained_on"]["started_from"] == "run"
     still = capsar(*begun, "--out", "still", "--folds", "2", "--set", "train.max_epochs=1",
                    "--set", "train.learning_rate=1e-12", cwd=tmp_path)  # fmt: skip
-    assert "No epoch is better on dev than run as it is" in still.stderr
+    assert "It is no better on dev than run as it is" in still.stderr
     bundle = tmp_path / json.loads(still.stdout)["bundle"]
     assert json.loads((bundle / CONFIG).read_bytes())["trained_on"]["folds"] == 2
     refused = capsar(*begun, "--vectors", "glove.txt", cwd=tmp_path)

@@ -44,6 +44,7 @@ def test_defaults_are_the_papers() -> None:
         ("[data]\ntrain = 'x'\n[model]\nactivation = 'x'\n", "activation must be one of"),
         ("[data]\ntrain = 'x'\n[model]\nintermediate_capsules = -1\n", "0 or more"),
         ("[data]\ntrain = 'x'\n[train]\nmixed_precision = 'fp8'\n", "mixed_precision"),
+        ("[data]\ntrain = 'x'\n[train]\nkeep = 'first'\n", "keep must be one of"),
         ("[data]\ntrain = 'x'\n[train]\nno_aspect_share = 2.0\n", "no_aspect_share"),
         ("not toml", "Cannot read the configuration"),
         ("data = 3\n", "needs a table of settings, got 3"),

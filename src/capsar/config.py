@@ -164,10 +164,10 @@ class TrainConfig:
     max_epochs: int = 30
     patience: int = 6
     """Epochs without a better dev macro-F1 before training stops; a network that gives every dev
-    example the same answer is not stopped."""
+    example the same answer is not stopped, nor a run that keeps its last epoch."""
     keep: str = "best"
-    """`best`: the weights of the epoch with the best dev macro-F1; or `last`, where rates fall to 0
-    and a dev part is small."""
+    """`best`: the weights of the epoch with the best dev macro-F1, with an extraction head the best
+    mean of it and the F1 of spans; or `last`: for rates that fall to 0 and a small dev part."""
     no_aspect_share: float = 0.0
     """Share of batches trained with proximity dropped, so that one model serves with and without a
     given aspect."""

@@ -140,6 +140,29 @@ def test_the_epoch_is_chosen_by_macro_f1_and_the_bundle_holds_it(
     assert not torch.equal(weights[3]["sentiment.weight"], weights[1]["sentiment.weight"])
 
 
+def test_the_last_epoch_can_be_kept_and_the_card_says_so(
+    reviews: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figures = Scripted((0.9, 0.9), (0.5, 0.2), (0.5, 0.1), (0.6, 0.3))
+    monkeypatch.setattr("capsar.training.held_back.compute_figures", figures)
+    settings = configure(reviews, patience=1, max_epochs=3, keep="last")
+    weights = []
+
+    def remember(info: StepInfo) -> None:
+        if info.dev is not None:
+            newest = max((tmp_path / "run" / "checkpoints").iterdir())
+            weights.append(load_file(newest / "model.safetensors"))
+
+    result = train(settings, tmp_path / "run", on_step=remember)
+    assert (result.best_epoch, len(result.history)) == (2, 3)
+    bundled = load_file(result.bundle / "model.safetensors")
+    assert torch.equal(bundled["sentiment.weight"], weights[2]["sentiment.weight"])
+    assert not torch.equal(weights[2]["sentiment.weight"], weights[0]["sentiment.weight"])
+    card = (result.bundle / "README.md").read_text()
+    assert "| epoch chosen on | the last one, whatever dev says |" in card
+    assert "Dev figures chose the epoch" not in card
+
+
 class StoppedError(Exception):
     """Raised in the middle of a run, in place of a kill."""
 

@@ -57,7 +57,7 @@ def render_card(
             _front_matter(facts),
             _TITLE,
             _provenance(run_config, facts, epoch, num_epochs),
-            _figures(report, facts.get("folds", 0)),
+            _figures(report, facts.get("folds", 0), run_config.train.keep),
             render_confidence(report.calibration),
             _USE,
             _limits(report),
@@ -120,6 +120,8 @@ def _provenance(
         chosen = f"{facts['dev_examples']} dev examples, cut from the training data by sentence"
     elif "folds" in facts:
         chosen = f"all examples, cross-validated in {facts['folds']} parts by sentence"
+    if run_config.train.keep == "last" and (facts["dev_examples"] or "folds" in facts):
+        chosen = "the last one, whatever dev says"
     owner = "that of its owner; the catalog does not know it"
     vectors_licence = facts["vectors_licence"] or owner
     if facts["vectors"] == RANDOM:
@@ -151,7 +153,7 @@ def _provenance(
     )
 
 
-def _figures(report: DevReport, folds: int) -> str:
+def _figures(report: DevReport, folds: int, keep: str) -> str:
     dev = report.evaluation
     if dev is None:
         return "## Figures\n\nNone: no dev part was held back. `capsar evaluate` gives them.\n"
@@ -180,12 +182,15 @@ def _figures(report: DevReport, folds: int) -> str:
             f"Each example was answered by one of {folds} networks like this one, which learnt\n"
             "from the others; this one learnt from all.\n"
         )
+    chose = "Dev figures chose the epoch, so they flatter"
+    if keep == "last":
+        chose = "Dev chose no epoch, but thresholds and confidences are fitted on it"
     return f"""## Figures
 
 {table}
 {who}One run with one seed on {figures.num_examples} examples. The intervals are those of other
-examples (bootstrap); another seed moves the figures as well. Dev figures chose the epoch, so they
-flatter: `capsar evaluate` gives figures on data the model has never met.
+examples (bootstrap); another seed moves the figures as well. {chose}:
+`capsar evaluate` gives figures on data the model has never met.
 """
 
 

@@ -43,7 +43,8 @@ class StepInfo:
     dev: DevFigures | None = None
     """After the last batch of an epoch, where there is a dev part."""
     is_best: bool = False
-    """Whether that is the best epoch so far; where the last one is kept, it is."""
+    """Whether that is the best epoch so far; without a dev part, or where the last epoch is kept,
+    each one is."""
 
 
 def train_steps(
@@ -58,7 +59,7 @@ def train_steps(
 ) -> Iterator[StepInfo]:
     """Train until the dev figures stop improving, yielding after every step.
 
-    Without a dev part, train for `max_epochs`.
+    Without a dev part, or where the last epoch is kept, train for `max_epochs`.
 
     `progress` is kept up to date before each yield: a checkpoint taken then, and this generator
     started anew with it, go on bit for bit as if nothing had happened.

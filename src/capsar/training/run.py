@@ -143,7 +143,7 @@ def _judge_start(learner: Learner, *, folds: bool, with_tags: bool) -> DevFigure
 def _compare_with_start(start: Start | None, before: DevFigures | None, progress: Progress) -> None:
     if start and before and progress.best_score <= before.score:
         _LOG.warning(
-            "No epoch is better on dev than %s as it is: use that one, or train on more sentences",
+            "It is no better on dev than %s as it is: use that one, or train on more sentences",
             start.name,
         )
 
