@@ -31,6 +31,7 @@ LABELLED = {
     "mams": ("train", "dev"),
     "semeval15-restaurants": ("train",),
     "semeval16-restaurants-english": ("train",),
+    "bing-liu": ("train", "train-2"),
 }
 CONFIGS = Path(__file__).parent / "configs"
 PATH = CONFIGS / "shared-sentences.json"
