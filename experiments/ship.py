@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 STEPS = ("lessons", "train", "pack")
 CARD_STEP = "card"
 SIDED_LESSONS = 6000
-TOLD_LINES = 12000
+TOLD_LINES = 24000
 
 
 def main() -> None:
