@@ -1,13 +1,15 @@
-"""The models that ship, judged on sets that they never met: `python experiments/unseen.py`.
+"""The models that ship, judged on sets that they never met: `python experiments/unseen.py [NAME]`.
 
 Each set is read once, nothing is chosen on it, and no sentence of it was trained on
 (`shared_sentences.py`). Figures go to `experiments/results/unseen.json`, and from there
-into the summary and `docs/results.md`.
+into the summary and `docs/results.md`. With a name, those of the other one are kept.
 """
 
 from __future__ import annotations
 
+import json
 import platform
+import sys
 from collections import Counter
 from dataclasses import asdict
 from importlib.metadata import version
@@ -34,12 +36,15 @@ if TYPE_CHECKING:
 RESULT = EXPERIMENTS / "results" / "unseen.json"
 
 
-def main() -> None:
-    found = {name: judge_model(name) for name in SHIPPED}
+def main(*names: str) -> None:
+    before = json.loads(RESULT.read_text(encoding="utf-8"))["models"] if names else {}
+    found = {
+        name: judge_model(name) if name in (names or SHIPPED) else before[name] for name in SHIPPED
+    }
     document = {
         "name": "unseen",
         "command": "python experiments/unseen.py",
-        "commit": commit_of_code(),
+        "commit": "that of each model",
         "versions": {"python": platform.python_version()}
         | {package: version(package) for package in ("numpy", "onnxruntime")},
         "machine": machine_class(),
@@ -61,6 +66,7 @@ def judge_model(name: str) -> dict[str, Any]:
     analyzer = load(folder)
     config = open_bundle(folder).config
     return {
+        "commit": commit_of_code(),
         "bundle_mb": sum(file.stat().st_size for file in folder.iterdir()) / 1e6,
         "dev": config["dev"],
         "sets": {name: judge_set(analyzer, name) for name in (*SEEN, *UNSEEN)},
@@ -97,4 +103,4 @@ def majority(examples: list[Example]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])
