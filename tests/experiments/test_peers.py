@@ -166,12 +166,12 @@ def test_capsar_is_asked_about_places(tmp_path: Path) -> None:
     source = Path(__file__).parents[2] / "src"
     code = f"import runpy, sys; sys.path[:0] = [{str(script.parent)!r}, {str(source)!r}]; "
     code += f"sys.argv = ['', 'fast']; runpy.run_path({str(script)!r}, run_name='__main__')"
-    text = "Great food, terrible service, great food."
+    text = "I loved the food, hated the service, and loved the food again."
     with Peer([sys.executable, "-c", code], tmp_path / "log") as peer:
         found = peer.find([text, ""])
-        told = peer.classify([text, ""], [[(6, 10), (21, 28), (36, 40)], []])
-    assert [6, 10, "positive"] in found[0]
-    assert [21, 28, "negative"] in found[0]
+        told = peer.classify([text, ""], [[(12, 16), (28, 35), (51, 55)], []])
+    assert [12, 16, "positive"] in found[0]
+    assert [28, 35, "negative"] in found[0]
     assert (found[1], told) == ([], [["positive", "negative", "positive"], []])
 
 
