@@ -126,3 +126,15 @@ def test_no_line_of_pros_and_cons_that_a_test_set_holds_is_left(shared: Path) ->
     texts = {example.text for example in kept}
     for name in json.loads(path.read_bytes())["judged_on"]:
         assert not texts & {example.text for example in catalog.test_examples(name)}
+
+
+def test_a_rebuilt_model_is_compared_on_all_that_dev_has() -> None:
+    """As many examples as the one that ships now, the rebuilt one, was chosen on."""
+    compared = json.loads((ROOT / "experiments" / "results" / "rebuilt-fast.json").read_bytes())
+    shipped = json.loads((ROOT / "src/capsar/models/fast/config.json").read_bytes())["trained_on"]
+    sources = compared["sources"].values()
+    assert sum(source["num_examples"] for source in sources) == shipped["dev_examples"]
+    for who in ("base", "shipped", "rebuilt"):
+        same, *other = (source["right"][who] / source["num_examples"] for source in sources)
+        assert compared["metrics"][f"{who}_same_accuracy"] == pytest.approx(same, abs=1e-5)
+        assert min(other) < compared["metrics"][f"{who}_other_accuracy"] < max(other)
