@@ -1,4 +1,4 @@
-"""Fifty sentences of our own: they are what they should be, and no model that ships gets worse."""
+"""Fifty sentences of our own: they are what they should be, and models score what is reported."""
 
 from __future__ import annotations
 
