@@ -1,4 +1,4 @@
-.PHONY: install check test coverage bench docs
+.PHONY: install check test stress coverage bench docs
 
 install:  ## everything a developer needs, at the versions known to work together; torch alone first
 	python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
@@ -12,11 +12,14 @@ check:  ## style, types, import direction, spelling
 	typos
 
 # Two processes of one thread each: with two each, torch takes 1.7 times as long for what trains.
-test coverage: export OMP_NUM_THREADS = 1
+test stress coverage: export OMP_NUM_THREADS = 1
 
 test:  ## fast tests first, then big files, fuzzing and other slow ones
 	python -m pytest -q -n 2 --dist loadfile --durations=15 -m 'not slow'
 	python -m pytest -q -n 2 --dist worksteal --durations=15 -m slow
+
+stress:  ## the slow tests at their full size: gigabytes, 200,000 hostile texts; half an hour
+	CAPSAR_FULL_SIZE=1 python -m pytest -q -n 2 --dist worksteal --durations=15 -m slow
 
 coverage:  ## what the fast tests reach; it takes twice their time
 	python -m pytest -q -n 2 --dist loadfile -m 'not slow' --cov=capsar --cov-fail-under=92

@@ -16,6 +16,7 @@ import pytest
 import samples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sizes import sized
 
 from capsar.data.example import AspectSpan, Example, find_spans
 from capsar.data.formats.tables import Columns
@@ -528,13 +529,14 @@ def test_no_bytes_break_a_reader(tmp_path: Path, name: str, content: bytes) -> N
 
 @pytest.mark.slow
 def test_no_bytes_break_a_reader_under_a_coverage_guided_fuzzer(tmp_path: Path) -> None:
+    runs = sized(60_000)
     harness = Path(__file__).parent.parent / "fuzz" / "fuzz_readers.py"
     done = subprocess.run(
-        [sys.executable, harness, tmp_path, "-runs=60000", "-max_total_time=240", "-max_len=600"],
+        [sys.executable, harness, tmp_path, f"-runs={runs}", "-max_total_time=240", "-max_len=600"],
         capture_output=True,
         text=True,
         timeout=400,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert "Done 60000 runs" in done.stderr
+    assert f"Done {runs} runs" in done.stderr
