@@ -28,6 +28,10 @@ from capsar.bundle import (
     WEIGHTS,
     write_bundle,
 )
+from capsar.cli.train import _Progress
+from capsar.evaluation.metrics import Figures
+from capsar.training.held_back import DevFigures
+from capsar.training.loop import StepInfo
 
 
 def capsar(
@@ -473,6 +477,18 @@ def test_a_run_is_shown_for_people_and_goes_on(trained: Path) -> None:
     assert done.returncode == 0
     assert done.stdout.startswith("run/bundle: epoch ")
     assert "epoch 1" not in done.stderr  # it was finished
+
+
+@pytest.mark.parametrize(
+    ("marks_best", "shown"), [(True, "macro-F1 0.5000 *\n"), (False, "0.5000\n")]
+)
+def test_only_an_epoch_that_was_chosen_is_marked(
+    marks_best: bool, shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dev = DevFigures(Figures(2, 0.5, 0.5, {}, ()))
+    with _Progress(marks_best=marks_best) as progress:
+        progress.show(StepInfo(1, 0, 0.7, 1, ends_epoch=True, dev=dev, is_best=True))
+    assert capsys.readouterr().err.endswith(shown)
 
 
 @pytest.mark.parametrize(

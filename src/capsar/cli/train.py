@@ -102,7 +102,7 @@ def train_command(  # noqa: PLR0913
         raise ConfigError(f"--threads must be 0 or more, got {threads}")
     if threads:
         torch.set_num_threads(threads)
-    with advising_check(), _Progress() as progress:
+    with advising_check(), _Progress(marks_best=run.train.keep == "best") as progress:
         result = train(run, out, on_step=progress.show)
     _report(result, as_json=json)
 
@@ -167,7 +167,10 @@ def _report(result: Any, *, as_json: bool) -> None:  # noqa: ANN401  (its type n
 
 
 class _Progress:
-    """A bar for people on a terminal, one line an epoch for logs."""
+    """A bar for people on a terminal, one line an epoch for logs, the best one so far marked."""
+
+    def __init__(self, *, marks_best: bool) -> None:
+        self._marks_best = marks_best
 
     def __enter__(self) -> _Progress:
         from rich.console import Console
@@ -191,7 +194,7 @@ class _Progress:
             description=f"epoch {info.epoch + 1}, loss {info.loss:.4f}",
         )
         if info.dev:
-            mark = " *" if info.is_best else ""
+            mark = " *" if info.is_best and self._marks_best else ""
             self._bar.console.print(f"epoch {info.epoch + 1}: {info.dev}{mark}")
         elif info.ends_epoch:
             self._bar.console.print(f"epoch {info.epoch + 1}: loss {info.loss:.4f}")
