@@ -1,8 +1,11 @@
 .PHONY: install check test stress coverage bench docs
 
+# What is never imported need not be compiled; the rest is, when it first is.
+INSTALL = python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+
 install:  ## everything a developer needs, at the versions known to work together; torch alone first
-	python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,train,hub,bert,openvino,ray,serve,report]'
+	$(INSTALL) torch
+	$(INSTALL) -e '.[dev,train,hub,bert,openvino,ray,serve,report]'
 
 check:  ## style, types, import direction, spelling
 	ruff check .

@@ -71,7 +71,7 @@ def offline(fresh: Path, tmp_path: Path) -> dict[str, str]:
     return os.environ | {"PYTHONPATH": str(tmp_path), "PATH": path}
 
 
-def test_the_wheel_installs_and_answers(fresh: Path, tmp_path: Path) -> None:
+def test_the_wheel_installs_answers_and_judges(fresh: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [fresh / "capsar", "analyze", "Great food!", "--aspect", "food", "--json"],
         capture_output=True,
@@ -80,10 +80,19 @@ def test_the_wheel_installs_and_answers(fresh: Path, tmp_path: Path) -> None:
         cwd=tmp_path,
     )
     assert json.loads(done.stdout)["aspects"][0]["polarity"] == "positive"
-    done = subprocess.run(
-        [fresh / "python", "-c", "import torch"], capture_output=True, check=False
+    for extra in ("torch", "scipy"):
+        done = subprocess.run(
+            [fresh / "python", "-c", f"import {extra}"], capture_output=True, check=False
+        )
+        assert done.returncode != 0
+    coffee = ROOT / "examples" / "coffee-test.csv"
+    judged = subprocess.run(
+        [fresh / "capsar", "evaluate", "fast", "--data", coffee, "--confidence", "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert done.returncode != 0
+    assert json.loads(judged.stdout)["figures"]["num_examples"] == 36, judged.stderr
 
 
 def test_the_readme_is_true_in_it_without_sockets(fresh: Path, offline: dict[str, str]) -> None:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from dataclasses import astuple
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import accuracy_score, f1_score
+from sklearn.metrics import (
+    accuracy_score,
+    confusion_matrix,
+    f1_score,
+    precision_recall_fscore_support,
+)
 
 from capsar.data.example import AspectSpan, Example
 from capsar.errors import DataError
 from capsar.evaluation.evaluate import evaluate
-from capsar.evaluation.metrics import bootstrap_intervals, compute_figures, fast_macro_f1
+from capsar.evaluation.metrics import bootstrap_intervals, compute_figures
 from capsar.labels import CLASSES, Polarity
 
 CLASS_LISTS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=40)
@@ -37,8 +45,12 @@ def test_figures_are_those_of_scikit_learn(pairs: list[tuple[int, int]]) -> None
     figures = compute_figures(truth, predicted)
     expected = f1_score(truth, predicted, labels=[0, 1, 2], average="macro", zero_division=0)
     assert figures.macro_f1 == pytest.approx(expected)
-    assert fast_macro_f1(truth, predicted) == pytest.approx(expected)
     assert figures.accuracy == pytest.approx(accuracy_score(truth, predicted))
+    ways = precision_recall_fscore_support(truth, predicted, labels=[0, 1, 2], zero_division=0)
+    told = [astuple(figures.classes[polarity]) for polarity in CLASSES]
+    np.testing.assert_allclose(told, np.transpose(ways))
+    same = confusion_matrix(truth, predicted, labels=[0, 1, 2])
+    assert figures.confusion == tuple(map(tuple, same.tolist()))
 
 
 def test_intervals_hold_the_figure_and_shrink_with_more_examples() -> None:
@@ -57,6 +69,31 @@ def test_intervals_hold_the_figure_and_shrink_with_more_examples() -> None:
     p = figures.accuracy
     assert widths[1] == pytest.approx(3.92 * np.sqrt(p * (1 - p) / 800), rel=0.15)
     assert widths[1] < widths[0] / 2
+
+
+def test_intervals_are_those_of_resampled_examples() -> None:
+    """By the book: draw as many examples as there are, again and again."""
+    generator = np.random.default_rng(1)
+    truth = generator.choice(3, 300, p=(0.3, 0.1, 0.6))
+    predicted = np.where(generator.random(300) < 0.7, truth, 2)
+    found = [
+        compute_figures(truth[rows], predicted[rows])
+        for rows in generator.integers(0, 300, (2000, 300))
+    ]
+    intervals = bootstrap_intervals(truth, predicted)
+    for name in ("accuracy", "macro_f1"):
+        expected = np.percentile([getattr(figures, name) for figures in found], (2.5, 97.5))
+        assert getattr(intervals, name) == pytest.approx(tuple(expected), abs=0.008)
+
+
+def test_intervals_of_a_million_examples_take_no_memory_of_their_own() -> None:
+    truth = np.tile(np.arange(3), 333_334)
+    tracemalloc.start()
+    intervals = bootstrap_intervals(truth, np.zeros_like(truth))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert intervals.accuracy == pytest.approx((1 / 3, 1 / 3), abs=2e-3)
+    assert peak < 10 * truth.nbytes
 
 
 def test_one_example_and_none() -> None:

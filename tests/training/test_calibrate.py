@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from made_reviews import write_reviews
+from sklearn.isotonic import IsotonicRegression
 
 from capsar.analyze import load
 from capsar.bundle import CONFIG, FILES, write_bundle
-from capsar.calibration import KINDS, Calibration, two_sided
+from capsar.calibration import KINDS, Calibration, log_odds, two_sided
 from capsar.config import run_config
 from capsar.errors import ArtifactError, ConfigError
 from capsar.evaluation.calibration import calibration_error, error_bound
@@ -30,6 +31,18 @@ def made_up(number: int, seed: int = 0, sharpness: float = 3.0) -> tuple[np.ndar
     shares = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
     truth = np.array([generator.choice(3, p=row) for row in shares])
     return 1 / (1 + np.exp(-sharpness * logits)), truth
+
+
+@given(st.lists(st.tuples(st.integers(1, 19), st.integers(0, 2)), min_size=1, max_size=40))
+def test_isotonic_steps_are_those_of_scikit_learn(examples: list[tuple[int, int]]) -> None:
+    """Scores of twentieths, so that many are alike."""
+    score, truth = np.array(examples).T
+    scores = np.stack([score, 20 - score, score[::-1]], 1) / 20
+    made = fit_kind("isotonic", scores, truth)
+    for index, (x, y) in enumerate(made.steps):
+        fitted = IsotonicRegression().fit(log_odds(scores)[:, index], truth == index)
+        np.testing.assert_allclose(x, fitted.X_thresholds_, atol=1e-6)
+        np.testing.assert_allclose(y, fitted.y_thresholds_, atol=1e-6)
 
 
 def test_a_temperature_is_found_again() -> None:

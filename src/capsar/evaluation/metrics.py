@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from capsar.errors import DataError, MissingExtraError
+from capsar.errors import DataError
 from capsar.labels import CLASSES, Polarity
 
 if TYPE_CHECKING:
@@ -53,18 +53,13 @@ def compute_figures(truth: NDArray[np.int64], predicted: NDArray[np.int64]) -> F
     Raises:
         DataError: If there is nothing to compare.
     """
-    try:
-        from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
-    except ImportError as error:
-        raise MissingExtraError("train", "Evaluation") from error
-
     if not len(truth):
         raise DataError("There is no example with a known class to evaluate on")
-    indices = list(range(len(CLASSES)))
-    precision, recall, f1, support = precision_recall_fscore_support(
-        truth, predicted, labels=indices, zero_division=0
-    )
-    confusion = confusion_matrix(truth, predicted, labels=indices)
+    confusion = _confusion(truth, predicted)
+    right, support = np.diag(confusion), confusion.sum(1)
+    precision = right / np.maximum(confusion.sum(0), 1)
+    recall = right / np.maximum(support, 1)
+    f1 = _f1(confusion)
     return Figures(
         num_examples=len(truth),
         accuracy=float((truth == predicted).mean()),
@@ -75,44 +70,39 @@ def compute_figures(truth: NDArray[np.int64], predicted: NDArray[np.int64]) -> F
             )
             for i, polarity in enumerate(CLASSES)
         },
-        confusion=tuple(tuple(int(count) for count in row) for row in confusion),
+        confusion=tuple(map(tuple, confusion.tolist())),
     )
 
 
 def bootstrap_intervals(
     truth: NDArray[np.int64], predicted: NDArray[np.int64], *, seed: int = 0
 ) -> Intervals:
-    """Return percentile intervals of accuracy and macro-F1 over resampled examples."""
-    try:
-        from scipy.stats import bootstrap
-    except ImportError as error:
-        raise MissingExtraError("train", "Evaluation") from error
+    """Return percentile intervals of accuracy and macro-F1 over resampled examples.
 
-    def interval(statistic: object) -> tuple[float, float]:
-        found = bootstrap(
-            (truth, predicted),
-            statistic,
-            paired=True,
-            vectorized=False,
-            n_resamples=_RESAMPLES,
-            method="percentile",
-            rng=np.random.default_rng(seed),
-        ).confidence_interval
-        return float(found.low), float(found.high)
+    How often each kind of right and wrong answer comes in a resample is drawn at once, so that a
+    million examples take no longer than a hundred.
+    """
+    confusion = _confusion(truth, predicted)
+    generator = np.random.default_rng(seed)
+    drawn = generator.multinomial(len(truth), confusion.ravel() / len(truth), size=_RESAMPLES)
+    resamples = drawn.reshape(_RESAMPLES, *confusion.shape)
 
-    def accuracy(true: NDArray[np.int64], guess: NDArray[np.int64]) -> float:
-        return float((true == guess).mean())
+    def interval(figures: NDArray[np.float64]) -> tuple[float, float]:
+        low, high = np.percentile(figures, (2.5, 97.5))
+        return float(low), float(high)
 
-    if len(truth) == 1:
-        only = accuracy(truth, predicted)
-        return Intervals((only, only), (fast_macro_f1(truth, predicted),) * 2)
-    return Intervals(interval(accuracy), interval(fast_macro_f1))
+    accuracies = np.trace(resamples, axis1=1, axis2=2) / len(truth)
+    return Intervals(interval(accuracies), interval(_f1(resamples).mean(1)))
 
 
-def fast_macro_f1(truth: NDArray[np.int64], predicted: NDArray[np.int64]) -> float:
-    """Return macro-F1 alone, for the thousands of resamples that need nothing else."""
+def _confusion(truth: NDArray[np.int64], predicted: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Count examples by true class (row) and predicted class (column)."""
     size = len(CLASSES)
-    confusion = np.bincount(truth * size + predicted, minlength=size * size).reshape(size, size)
-    right = np.diag(confusion)
-    told = confusion.sum(0) + confusion.sum(1)
-    return float(np.mean(2 * right / np.maximum(told, 1)))
+    return np.bincount(truth * size + predicted, minlength=size * size).reshape(size, size)
+
+
+def _f1(confusion: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the F1 of each class (…, C) of counts (…, C, C); of a class that none names, 0."""
+    named = confusion.sum(-1) + confusion.sum(-2)
+    right = np.diagonal(confusion, axis1=-2, axis2=-1)
+    return np.asarray(2 * right / np.maximum(named, 1), dtype=np.float64)

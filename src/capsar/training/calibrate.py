@@ -7,8 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.optimize import minimize
-from sklearn.isotonic import IsotonicRegression
+from scipy.optimize import isotonic_regression, minimize
 
 from capsar.calibration import KINDS, Calibration, cubes, log_odds, sizes_of
 
@@ -143,6 +142,9 @@ def _steps(
     odds: NDArray[np.float64], is_true: NDArray[np.bool_]
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """A rising line through where a class is true; only the points at which it turns."""
-    fitted = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(odds, is_true)
-    x, y = fitted.X_thresholds_.round(6).tolist(), fitted.y_thresholds_.round(6).tolist()
-    return tuple(x), tuple(y)
+    x, place, counts = np.unique(odds, return_inverse=True, return_counts=True)
+    shares = np.bincount(place, is_true) / counts
+    y = isotonic_regression(shares, weights=counts).x
+    turns = np.ones(len(y), dtype=bool)
+    turns[1:-1] = (y[1:-1] != y[:-2]) | (y[1:-1] != y[2:])
+    return tuple(x[turns].round(6).tolist()), tuple(y[turns].round(6).tolist())
