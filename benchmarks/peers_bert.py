@@ -31,11 +31,11 @@ def convert(bundle: Path, folder: Path) -> None:
     config = json.loads((bundle / "config.json").read_text(encoding="utf-8"))
     own = dict(enumerate(config["classes"]))
     settings = BertConfig(**config["transformer"] | {"id2label": own})
-    model = BertForTokenClassification(settings)  # type: ignore[no-untyped-call]
+    model = BertForTokenClassification(settings)
     weights = load_file(bundle / "model.safetensors")
     model.load_state_dict({_renamed(name): value for name, value in weights.items()})
     model.save_pretrained(folder)
-    tokenizer = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+    tokenizer = PreTrainedTokenizerFast(
         tokenizer_file=str(bundle / "tokenizer.json"),
         model_input_names=["input_ids", "token_type_ids", "attention_mask"],
         **{f"{name}_token": piece for name, piece in _SPECIAL.items()},

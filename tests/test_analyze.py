@@ -231,7 +231,7 @@ def test_any_text_is_answered(analyzer: Analyzer, text: str) -> None:
 
 def test_hostile_texts_are_answered_in_place(analyzer: Analyzer) -> None:
     generator = random.Random(0)
-    texts = ["".join(generator.choices(HOSTILE, k=generator.randrange(14))) for _ in range(4_000)]
+    texts = ["".join(generator.choices(HOSTILE, k=generator.randrange(14))) for _ in range(1_000)]
     texts += ["", " ", "\0" * 50, "x" * 1_000_000, "ab " * 20_000, "\r\n" * 500, "!" * 20_000]
     for text, answers in zip(texts, analyzer.analyze_stream(texts), strict=True):
         for answer in answers:
@@ -240,10 +240,10 @@ def test_hostile_texts_are_answered_in_place(analyzer: Analyzer) -> None:
 
 def test_threads_share_one_analyzer(analyzer: Analyzer) -> None:
     opinions = ("great", "awful", "plain")
-    texts = [f"The soup was {opinions[i % 3]} on day {i}{' again' * (i % 5)}." for i in range(300)]
+    texts = [f"The soup was {opinions[i % 3]} on day {i}{' again' * (i % 5)}." for i in range(100)]
     serial = analyzer.analyze(texts)
     with ThreadPoolExecutor(16) as pool:
-        jobs = [pool.submit(analyzer.analyze, texts) for _ in range(32)]
+        jobs = [pool.submit(analyzer.analyze, texts) for _ in range(16)]
         assert all(job.result() == serial for job in jobs)
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,7 @@ if {step!r} == "search":
     assert "ClosedError" in done.stderr
 
 
+@cache
 def held_by_tests() -> SentenceIndex:
     index = SentenceIndex()
     for name in (*runs.DATASETS.values(), "arts-restaurants", "arts-laptops"):

@@ -184,5 +184,5 @@ def _transformers() -> Any:  # noqa: ANN401
         import transformers
     except ImportError as error:
         raise MissingExtraError("bert", "A pre-trained encoder") from error
-    transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    transformers.utils.logging.disable_progress_bar()
     return transformers
