@@ -456,17 +456,31 @@ def test_what_cannot_be_exported_is_told(small_bundle: Path, tmp_path: Path) -> 
     assert not (tmp_path / "out").exists()
 
 
-def test_exporting_without_torch_names_the_extra(small_bundle: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["export", "MODEL", "out"], "pip install 'capsar[train]'"),
+        (["train", "--data", "x.csv"], "pip install 'capsar[train]'"),
+        (["train", "--data", "x.csv", "--from", "MODEL"], "pip install 'capsar[train]'"),
+        (["train", "--data", "x.csv", "--set", "model.unit=3"], "has no ['unit']"),
+    ],
+)
+def test_without_torch_the_extra_is_named_but_first_what_is_wrong(
+    arguments: list[str], message: str, small_bundle: Path, tmp_path: Path
+) -> None:
+    arguments = [str(small_bundle) if one == "MODEL" else one for one in arguments]
     code = f"""
 import sys
 sys.modules["torch"] = None
-sys.argv = ["capsar", "export", {str(small_bundle)!r}, {str(tmp_path / "out")!r}]
+sys.argv = ["capsar", *{arguments!r}]
 from capsar.cli import main
 main()
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
     assert done.returncode == 2
-    assert "pip install 'capsar[train]'" in done.stderr
+    assert message in done.stderr
 
 
 def test_a_run_is_shown_for_people_and_goes_on(trained: Path) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from capsar.config import RunConfig
     from capsar.training.loop import StepInfo
 
@@ -67,7 +70,7 @@ def train_command(  # noqa: PLR0913
     `capsar train examples/restaurants.toml --set train.seed=1`
     """
     from capsar.cli.advice import advising_check
-    from capsar.errors import ConfigError, MissingExtraError
+    from capsar.errors import ConfigError
 
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     content = _content(config, data or [], vectors)
@@ -81,16 +84,11 @@ def train_command(  # noqa: PLR0913
         )
         if value != usual
     }
-    try:
-        import torch
-
-        from capsar.training.run import train
-        from capsar.training.start import further
-    except ImportError as error:
-        raise MissingExtraError("train", "Training") from error
     if start:
         if config or vectors:
             raise ConfigError("--from keeps a model's network and vectors: give --data only")
+        with _needing_torch():
+            from capsar.training.start import further
         kept = further(start)
         content |= kept | {"data": kept["data"] | content["data"]}
     if folds:
@@ -100,11 +98,25 @@ def train_command(  # noqa: PLR0913
     run = _configure(content, settings or [])
     if threads < 0:
         raise ConfigError(f"--threads must be 0 or more, got {threads}")
+    with _needing_torch():  # it takes seconds, so what is wrong in the question was said before
+        import torch
+
+        from capsar.training.run import train
     if threads:
         torch.set_num_threads(threads)
     with advising_check(), _Progress(marks_best=run.train.keep == "best") as progress:
         result = train(run, out, on_step=progress.show)
     _report(result, as_json=json)
+
+
+@contextmanager
+def _needing_torch() -> Iterator[None]:
+    from capsar.errors import MissingExtraError
+
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtraError("train", "Training") from error
 
 
 def _content(config: Path | None, data: list[str], vectors: str) -> dict[str, Any]:
