@@ -27,3 +27,4 @@ def test_it_was_shown_at_full_size() -> None:
     for kind, size in benchmark.SIZES.items():
         assert metrics[f"{kind}_file_mb"] >= size / 1e6
         assert metrics[f"{kind}_memory_ratio"] < 1.1
+        assert metrics[f"{kind}_peak_mb"] < 150

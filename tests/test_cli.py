@@ -396,6 +396,7 @@ def test_a_model_is_trained_further(small_bundle: Path, tmp_path: Path) -> None:
     done = capsar(*begun, "--some-aspects", "--set", "train.max_epochs=1", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert re.search(r"^run as it is: dev accuracy \.?\d", done.stderr, re.MULTILINE)
+    assert re.search(r"^epoch 1: dev .* \*$", done.stderr, re.MULTILINE)
     bundle = tmp_path / json.loads(done.stdout)["bundle"]
     config = json.loads((bundle / CONFIG).read_bytes())
     assert config["model"]["class_dim"] == 10

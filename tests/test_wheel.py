@@ -92,7 +92,8 @@ def test_the_wheel_installs_answers_and_judges(fresh: Path, tmp_path: Path) -> N
         text=True,
         check=False,
     )
-    assert json.loads(judged.stdout)["figures"]["num_examples"] == 36, judged.stderr
+    assert judged.returncode == 0, judged.stderr
+    assert json.loads(judged.stdout)["figures"]["num_examples"] == 36
 
 
 def test_the_readme_is_true_in_it_without_sockets(fresh: Path, offline: dict[str, str]) -> None:

@@ -45,6 +45,13 @@ def test_isotonic_steps_are_those_of_scikit_learn(examples: list[tuple[int, int]
         np.testing.assert_allclose(y, fitted.y_thresholds_, atol=1e-6)
 
 
+def test_scores_that_are_no_numbers_are_refused() -> None:
+    scores, truth = made_up(120)
+    scores[7] = np.nan
+    with pytest.raises(ConfigError, match=r"lower train\.learning_rate"):
+        fit_calibration(scores, truth, [str(number) for number in range(120)])
+
+
 def test_a_temperature_is_found_again() -> None:
     scores, truth = made_up(4000, sharpness=2.0)
     made = fit_kind("temperature", scores, truth)

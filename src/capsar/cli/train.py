@@ -84,6 +84,8 @@ def train_command(  # noqa: PLR0913
         )
         if value != usual
     }
+    if threads < 0:
+        raise ConfigError(f"--threads must be 0 or more, got {threads}")
     if start:
         if config or vectors:
             raise ConfigError("--from keeps a model's network and vectors: give --data only")
@@ -96,8 +98,6 @@ def train_command(  # noqa: PLR0913
     if some_aspects:
         content["data"]["all_marked"] = False
     run = _configure(content, settings or [])
-    if threads < 0:
-        raise ConfigError(f"--threads must be 0 or more, got {threads}")
     with _needing_torch():  # it takes seconds, so what is wrong in the question was said before
         import torch
 

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.optimize import isotonic_regression, minimize
 
 from capsar.calibration import KINDS, Calibration, cubes, log_odds, sizes_of
+from capsar.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -61,10 +62,18 @@ def fit_calibration(
 
     Returns:
         Nothing where there are too few examples to fit and compare.
+
+    Raises:
+        ConfigError: If a score is not a number: the network's last step went too far.
     """
     names = {name: number for number, name in enumerate(dict.fromkeys(groups))}
     if len(names) < FEWEST_SENTENCES:
         return None
+    if not np.isfinite(scores).all():
+        raise ConfigError(
+            "The network's last answers are not numbers; lower train.learning_rate or set "
+            "train.clip_norm"
+        )
     fits: dict[str, _Fit] = {kind: partial(fit_kind, kind) for kind in KINDS}
     if few:
         fits = {"temperature": fit_few}
