@@ -51,14 +51,15 @@ def section() -> str:
         gains = [signed(best[0]["value"] - trial["value"]) for trial in (given[0], given[-1])]
         parts.append(paragraph(
             f"""The best one differs by {gains[0]} from the settings of the faithful row and by
-            {gains[1]} from those of `capsar-best`; as the best of some, it flatters."""
+            {gains[1]} from those of `capsar-best`; as the best of some, it flatters, and nothing
+            was taken over from it."""
         ))  # fmt: skip
     return "\n\n".join(parts)
 
 
 def _changes(settings: dict[str, Any], faithful: dict[str, Any]) -> str:
     told = [
-        f"`{name} = {f'{value:.2g}' if isinstance(value, float) else json.dumps(value)}`"
+        f"`{name} = {f'{value:.3g}' if isinstance(value, float) else json.dumps(value)}`"
         for name, value in settings.items()
         if value != faithful[name]
     ]

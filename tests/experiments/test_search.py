@@ -88,7 +88,7 @@ def test_what_a_search_found_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
         "| 0 | none | .6000 | .7000 | .6500 |",
         "| 2 | `alpha = 4` | .6000 | .7200 | .6600 |",
         "| 5 | `alpha = 1` | .6000 | .7500 | .6750 |",
-        "| 3 | `alpha = 2.3` | .6000 | .7300 | .6650 |",
+        "| 3 | `alpha = 2.35` | .6000 | .7300 | .6650 |",
     ]
     assert "differs by +.0250 from" in page
     assert "+.0150 from those of `capsar-best`" in " ".join(page.split())
