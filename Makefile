@@ -21,7 +21,7 @@ test:  ## fast tests first, then big files, fuzzing and other slow ones
 	python -m pytest -q -n 2 --dist loadfile --durations=15 -m 'not slow'
 	python -m pytest -q -n 2 --dist worksteal --durations=15 -m slow
 
-stress:  ## the slow tests at their full size: gigabytes, 200,000 hostile texts; half an hour
+stress:  ## the slow tests at their full size: gigabytes, 200,000 hostile texts
 	CAPSAR_FULL_SIZE=1 python -m pytest -q -n 2 --dist worksteal --durations=15 -m slow
 
 coverage:  ## what the fast tests reach; it takes twice their time
