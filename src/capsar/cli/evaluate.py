@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from capsar.analyze import Analyzer
     from capsar.data.example import Example
     from capsar.data.formats.tables import Columns
+    from capsar.evaluation.behavior import BehaviorMetrics
     from capsar.evaluation.calibration import CalibrationFigures
     from capsar.evaluation.evaluate import Evaluation
     from capsar.evaluation.extraction import Extraction
@@ -53,6 +54,10 @@ def evaluate_command(  # noqa: PLR0913
     gradients: Annotated[
         bool, typer.Option("--gradients", help="With --faithfulness: gradients beside; slower.")
     ] = False,
+    behavior: Annotated[
+        bool,
+        typer.Option("--behavior", help="Run the behavioral suite; needs no data of yours."),
+    ] = False,
     backend: Annotated[
         str, typer.Option(help="What runs the encoder: onnxruntime, or openvino (an extra).")
     ] = "onnxruntime",
@@ -69,6 +74,8 @@ def evaluate_command(  # noqa: PLR0913
     `capsar evaluate runs/mine/bundle --data held-out.csv --json`
 
     `capsar evaluate runs/mine/bundle --data held-out.csv --faithfulness --gradients`
+
+    `capsar evaluate base --behavior`
     """
     from functools import partial
     from json import dumps
@@ -82,18 +89,20 @@ def evaluate_command(  # noqa: PLR0913
         raise ConfigError("--gradients are shown beside --faithfulness; give both")
     columns = Columns(text=text_column, aspect=aspect_column, polarity=polarity_column)
     rewritten = arts_examples(dataset) if robustness else []
-    examples = _read(dataset, data, columns, encoding)
+    has_data = bool(dataset) or data is not None or not behavior
+    examples = _read(dataset, data, columns, encoding) if has_data else []
     analyzer = load(bundle, backend=backend)
     about, warnings = _about(bundle, data)
     for warning in warnings:
         typer.echo(f"capsar: {warning}", err=True)
     rankers = _gradient_rankers(bundle) if gradients else {}
     judges: list[tuple[bool, Judge]] = [
-        (True, _judge_task),
+        (has_data, _judge_task),
         (robustness, partial(_judge_robustness, rewritten=rewritten)),
         (spans, _judge_spans),
         (confidence, _judge_confidence),
         (faithfulness, partial(_judge_faithfulness, rankers=rankers)),
+        (behavior, _evaluate_behavior),
     ]
     document: dict[str, Any] = about | {"warnings": warnings}
     for is_wanted, judge in judges:
@@ -153,6 +162,13 @@ def _judge_faithfulness(
 
     judged = judge_faithfulness(analyzer, examples, rankers=rankers)
     return {"faithfulness": judged.as_dict()}, lambda: _print_faithfulness(judged)
+
+
+def _evaluate_behavior(analyzer: Analyzer, _: list[Example]) -> Judged:
+    from capsar.evaluation.behavior import evaluate_behavior
+
+    metrics = evaluate_behavior(analyzer)
+    return {"behavior": metrics.as_dict()}, lambda: _print_behavior(metrics)
 
 
 def _gradient_rankers(bundle: str) -> dict[str, Ranker]:
@@ -275,3 +291,20 @@ def _print_faithfulness(judged: Faithfulness) -> None:
     for name, difference in judged.differences.items():
         low, high = difference.low, difference.high
         typer.echo(f"{name:<32} {difference.mean:+.4f}  (95 % interval {low:+.4f} to {high:+.4f})")
+
+
+def _print_behavior(metrics: BehaviorMetrics) -> None:
+    typer.echo(
+        f"\n{'capability':<13} score  95 % interval  polarity   spans   joint  patterns  sentences"
+    )
+    for name, row in metrics.capabilities.items():
+        low, high = row.interval
+        typer.echo(
+            f"{name:<13} {row.score:.3f}  {low:.3f} to {high:.3f} {row.polarity_accuracy:>9.3f} "
+            f"{row.span_recall:>7.3f} {row.joint_recall:>7.3f} {row.num_patterns:>9} "
+            f"{row.num_cases:>10}"
+        )
+    if metrics.failed_patterns:
+        typer.echo("\npatterns that fail more often than not")
+        for text, score in sorted(metrics.failed_patterns.items(), key=lambda item: item[1]):
+            typer.echo(f"{score:>6.3f}  {text}")
