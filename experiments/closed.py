@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
-from capsar.data.catalog import TEST, data_folder, datasets
+from capsar.data.catalog import TEST, datasets, locate
+
+CORPUS = Path(__file__).parent.parent / "corpus"
 
 
 class ClosedError(PermissionError):
@@ -17,14 +20,15 @@ class ClosedError(PermissionError):
 
 
 def closed_paths() -> frozenset[str]:
-    """Return the files of all test parts; those of ARTS are some of them."""
-    folder = data_folder()
-    return frozenset(
-        os.path.realpath(folder / file.path)
+    """Return the files of all test parts, ARTS and the corpus' marked-up text included."""
+    files = [
+        locate(file)
         for dataset in datasets().values()
         for file in dataset.files
         if file.part == TEST
-    )
+    ]
+    marked_up = [*CORPUS.glob("test/*.txt"), *CORPUS.glob("checks/test-*.txt")]
+    return frozenset(os.path.realpath(path) for path in (*files, *marked_up))
 
 
 def close_test_parts() -> None:

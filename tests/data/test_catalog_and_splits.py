@@ -33,7 +33,8 @@ def test_the_catalog_is_complete() -> None:
     for file in files:
         assert len(file.sha256) == 64
         assert file.bytes > 0
-        assert "github.com" in file.where() or "glove" in file.path
+        known_home = ("github.com" in file.where(), "glove" in file.path, "corpus/" in file.path)
+        assert any(known_home), file.path
 
 
 def test_an_unknown_name_or_part_lists_the_known_ones() -> None:
@@ -66,6 +67,22 @@ def test_a_file_that_is_not_the_published_one_is_refused(
         path.write_bytes(content)
         with pytest.raises(DataError, match="not the published file"):
             catalog.find_file("mams", "train")
+
+
+def test_only_the_corpus_is_found_in_a_checkout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkout, data = tmp_path / "checkout", tmp_path / "data"
+    monkeypatch.setattr(catalog, "_CHECKOUT", checkout)
+    monkeypatch.setenv("CAPSAR_DATA", str(data))
+    for name in ("mams", "capsar-corpus"):
+        file = catalog.dataset(name).file("train")
+        assert catalog.locate(file) == data / file.path
+        planted = checkout / file.path
+        planted.parent.mkdir(parents=True)
+        planted.touch()
+        expected = planted if name == "capsar-corpus" else data / file.path
+        assert catalog.locate(file) == expected
 
 
 def test_a_test_part_is_not_for_training() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from types import SimpleNamespace
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from capsar import Example
+
+
+CASES_SHA256 = "5d016dc95edeba03146f0c3bb41fb2eb7d60aa7651477e11b3ce764895c07d9b"
 
 
 class Oracle:
@@ -113,6 +117,34 @@ def test_lists_and_compounds_are_scored_by_what_is_found() -> None:
     zero = {name for name, row in metrics.capabilities.items() if row.score == 0}
     assert zero == {"lists", "compounds"}
     assert metrics.capabilities["lists"].polarity_accuracy == 1
+
+
+def test_a_found_term_with_the_wrong_polarity_does_not_count() -> None:
+    row = evaluate_behavior(Oracle(wrong=frozenset({"lists"}))).capabilities["lists"]
+    assert row.span_recall == 1
+    assert row.joint_recall == row.score == 0
+
+
+def test_intervals_resample_whole_patterns() -> None:
+    # One pattern always right, one always wrong: a draw of two has a mean of 0, 0.5 or 1.
+    right = np.array([True] * 50 + [False] * 50)
+    pattern = np.array([0] * 50 + [1] * 50)
+    assert behavior._bootstrap(right, pattern) == (0, 1)
+
+
+def test_the_filled_sentences_are_the_frozen_ones() -> None:
+    marked = [
+        (case.capability, example.text, example.spans[0].start, str(example.polarity))
+        for case in build_cases(load_suite())
+        for example in case.examples
+    ]
+    assert hashlib.sha256(repr(marked).encode()).hexdigest() == CASES_SHA256
+
+
+@pytest.mark.parametrize("option", ["--spans", "--confidence", "--robustness"])
+def test_other_measurements_still_need_data(small_bundle: Path, option: str) -> None:
+    done = CliRunner().invoke(app, ["evaluate", str(small_bundle), "--behavior", option])
+    assert done.exit_code != 0
 
 
 def test_a_changed_suite_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,8 @@ def list_command(*, json: _Json = False) -> None:
         typer.echo(dumps(entries, indent=1))
         return
     if not os.environ.get(DATA_VARIABLE):
-        typer.echo(f"{DATA_VARIABLE} is not set, so no file can be found here.", err=True)
+        reason = "only the corpus of a source checkout can be found"
+        typer.echo(f"{DATA_VARIABLE} is not set: {reason}.", err=True)
     for dataset in known:
         here = present(dataset)
         parts = ", ".join(

@@ -89,7 +89,9 @@ def evaluate_command(  # noqa: PLR0913
         raise ConfigError("--gradients are shown beside --faithfulness; give both")
     columns = Columns(text=text_column, aspect=aspect_column, polarity=polarity_column)
     rewritten = arts_examples(dataset) if robustness else []
-    has_data = bool(dataset) or data is not None or not behavior
+    has_data = bool(dataset) or data is not None
+    needs_data = not behavior or robustness or spans or confidence or faithfulness
+    has_data = has_data or needs_data  # without any, reading says which option to give
     examples = _read(dataset, data, columns, encoding) if has_data else []
     analyzer = load(bundle, backend=backend)
     about, warnings = _about(bundle, data)
@@ -193,7 +195,10 @@ def _read(dataset: str, data: Path | None, columns: Columns, encoding: str) -> l
     from capsar.errors import ConfigError
 
     if bool(dataset) == (data is not None):
-        raise ConfigError("Give either --data FILE or --dataset NAME to judge on, and not both")
+        raise ConfigError(
+            "Give either --data FILE or --dataset NAME to judge on, and not both; only --behavior "
+            "needs neither"
+        )
     if data is not None:
         with advising_check():
             return list(read_examples(data, columns=columns, encoding=encoding))
@@ -295,7 +300,7 @@ def _print_faithfulness(judged: Faithfulness) -> None:
 
 def _print_behavior(metrics: BehaviorMetrics) -> None:
     typer.echo(
-        f"\n{'capability':<13} score  95 % interval  polarity   spans   joint  patterns  sentences"
+        f"\n{'capability':<13} score  95 % interval   polarity   spans   joint  patterns  sentences"
     )
     for name, row in metrics.capabilities.items():
         low, high = row.interval

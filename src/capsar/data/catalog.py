@@ -1,7 +1,8 @@
 """Named datasets: their files, checksums, licences, and where a user gets each of them.
 
-Files are found below the folder that the environment variable `CAPSAR_DATA` names. Test parts have
-a door of their own, `test_examples`, which only evaluation opens.
+Files are found below the folder that the environment variable `CAPSAR_DATA` names, or, for the
+project's own corpus, in the source checkout. Test parts are opened by `test_examples` alone, which
+only evaluation calls.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 DATA_VARIABLE = "CAPSAR_DATA"
 TEST = "test"
+_CHECKOUT = Path(__file__).parents[3]
+"""The project's root in a source checkout; in an installed package, a folder without a corpus."""
+_CORPUS = "corpus/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +122,20 @@ def data_folder() -> Path:
     return Path(folder)
 
 
+def locate(file: DataFile) -> Path:
+    """Return where a file is expected: below the data folder.
+
+    The project's own corpus is found in a source checkout, where there is one.
+
+    Raises:
+        ConfigError: If the data folder is needed and not set.
+    """
+    in_checkout = _CHECKOUT / file.path
+    if file.path.startswith(_CORPUS) and in_checkout.is_file():
+        return in_checkout
+    return data_folder() / file.path
+
+
 def find_file(name: str, part: str) -> Path:
     """Return the path of a dataset's file, once its checksum has been verified.
 
@@ -125,7 +143,7 @@ def find_file(name: str, part: str) -> Path:
         DataError: If the file is not there, or is not the published one.
     """
     file = dataset(name).file(part)
-    path = data_folder() / file.path
+    path = locate(file)
     if not path.is_file():
         raise DataError(
             f"{name} ({part}) is not at {str(path)!r}. Get {file.where()}, sha256 {file.sha256}, "
@@ -203,13 +221,13 @@ def test_examples(name: str) -> list[Example]:
 
 
 def present(dataset: Dataset) -> list[str]:
-    """Return the parts of a dataset whose file is in the data folder, judged by name and size."""
-    folder = os.environ.get(DATA_VARIABLE)
-    if not folder:
-        return []
-    paths = {file.part: Path(folder) / file.path for file in dataset.files}
-    return [
-        file.part
-        for file in dataset.files
-        if paths[file.part].is_file() and paths[file.part].stat().st_size == file.bytes
-    ]
+    """Return the parts of a dataset whose file exists with the expected size."""
+    found = []
+    for file in dataset.files:
+        try:
+            path = locate(file)
+        except ConfigError:
+            continue
+        if path.is_file() and path.stat().st_size == file.bytes:
+            found.append(file.part)
+    return found

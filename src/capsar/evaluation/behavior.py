@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from capsar.schema import AspectSentiment
 
 SUITE_SHA256 = "c18e53c2b365261f9e0d2c3faeb06177fea5734b35a175e9b61eef0d32f18256"
-"""Of `behavior.toml`: the suite is frozen, so that figures of different models can be compared."""
+"""SHA-256 of `behavior.toml`: the suite is frozen, so that models can be compared."""
 FILLINGS = 3
-"""Sentences per pattern and domain."""
+"""Fillings per pattern and domain; repeated sentences are dropped."""
 SPAN_CAPABILITIES = frozenset({"lists", "compounds"})
 """Capabilities about finding terms: their score counts terms found exactly with the right
 polarity. The score of all others is polarity accuracy with the aspect given."""
@@ -38,7 +38,7 @@ _RESAMPLES = 2000
 
 
 class Model(Protocol):
-    """What the suite needs of an analyzer."""
+    """Interface of a model that the suite can evaluate."""
 
     def predict_lengths(self, examples: Sequence[Example]) -> NDArray[np.float32]:
         """Return a score per class for each example (n, C); the largest is the prediction."""

@@ -1,1 +1,1 @@
-"""One file per format; each reads a binary stream and yields rows, in memory that does not grow."""
+"""One file per format. Readers of files yield rows from a binary stream in constant memory."""

@@ -63,13 +63,20 @@ def format_markup(text: str, terms: Iterable[Term]) -> str:
     'No [lift]-, though.'
 
     Raises:
-        DataError: If terms overlap.
+        DataError: If the text holds a bracket, or a term overlaps another one, ends outside the
+            text, or has blanks at its ends.
     """
+    if "[" in text or "]" in text:
+        raise DataError(f"A text with brackets cannot be marked up: {text!r}")
     parts: list[str] = []
     position = 0
     for span, polarity in sorted(terms):
-        if span.start < position:
-            raise DataError(f"Terms overlap at character {span.start} of {text!r}")
+        term = text[span.start : span.end]
+        if span.start < position or span.end > len(text) or term != term.strip():
+            raise DataError(
+                f"The term at {span.start}:{span.end} overlaps another one, ends outside the text "
+                f"or has blanks at its ends in {text!r}"
+            )
         parts.append(text[position : span.start])
         parts.append(f"[{text[span.start : span.end]}]{_SYMBOLS[polarity]}")
         position = span.end

@@ -48,7 +48,17 @@ def test_broken_markup_is_refused(line: str) -> None:
         parse_markup(line)
 
 
-def test_overlapping_terms_cannot_be_written() -> None:
-    terms = [(AspectSpan(0, 4), Polarity.NEUTRAL), (AspectSpan(2, 6), Polarity.NEUTRAL)]
-    with pytest.raises(DataError, match="overlap"):
-        format_markup("battery", terms)
+@pytest.mark.parametrize(
+    ("text", "spans"),
+    [
+        ("battery", [(0, 4), (2, 6)]),
+        ("battery", [(0, 9)]),
+        ("a battery", [(1, 9)]),
+        ("a [battery]+", []),
+    ],
+)
+def test_what_could_not_be_parsed_again_is_not_written(
+    text: str, spans: list[tuple[int, int]]
+) -> None:
+    with pytest.raises(DataError):
+        format_markup(text, [(AspectSpan(*span), Polarity.NEUTRAL) for span in spans])
