@@ -339,6 +339,23 @@ def render(result: dict[str, Any]) -> str:
         f"{row['polarity_kappa']:.3f} | {row['polarity_agreement_both_judged']:.3f} |"
         for name, row in compared.items()
     ]
+    rows += [
+        "",
+        "Where our annotation and people's differ in terms. The guideline marks everything that a "
+        "business provides, and the reviewed product itself; the public sets leave many of these "
+        "unmarked.",
+        "",
+        "| compared with | terms only we mark: neutral | judged | other boundaries | "
+        "terms only they mark |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for name, row in result["people"].items():
+        ours, theirs = row["only_first"], row["only_second"]
+        boundaries = ours.get("other boundaries", 0)
+        neutral = ours.get("unmarked neutral", 0)
+        judged = sum(ours.values()) - boundaries - neutral
+        only_theirs = sum(theirs.values()) - theirs.get("other boundaries", 0)
+        rows.append(f"| {name} | {neutral} | {judged} | {boundaries} | {only_theirs} |")
     bing = result["bing_liu"]
     rows += [
         "",
