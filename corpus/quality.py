@@ -427,7 +427,8 @@ def _describe_readings(readings: list[dict[str, Any]]) -> list[str]:
         counts = reading["files"].values()
         lines.append(
             f"Reading {reading['reading']}: an independent reader (a language model), not told but "
-            f"able to guess which lines are real, read 30 random lines of each of {len(counts)} files and called "
+            f"able to guess which lines are real, read 30 random lines of each of {len(counts)} "
+            "files and called "
             f"{sum(row['artificial'] for row in counts)} of {sum(row['of'] for row in counts):,} "
             "artificial, none of them among the real ones. Most frequent patterns: "
             f"{'; '.join(reading['patterns'])}."
