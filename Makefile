@@ -1,4 +1,4 @@
-.PHONY: install check test stress coverage bench docs
+.PHONY: install check test integration stress coverage bench docs
 
 # What is never imported need not be compiled; the rest is, when it first is.
 INSTALL = python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
@@ -15,36 +15,34 @@ check:  ## style, types, import direction, spelling
 	typos
 
 # Two processes of one thread each: with two each, torch takes 1.7 times as long for what trains.
-test stress coverage: export OMP_NUM_THREADS = 1
+test integration stress coverage: export OMP_NUM_THREADS = 1
 
 test:  ## fast tests first, then big files, fuzzing and other slow ones
-	python -m pytest -q -n 2 --dist loadfile --durations=15 -m 'not slow'
-	python -m pytest -q -n 2 --dist worksteal --durations=15 -m slow
+	python -m pytest -q -n 2 --dist loadfile --durations=10 -m 'not slow and not integration'
+	python -m pytest -q -n 2 --dist worksteal --durations=10 -m 'slow and not integration'
+
+integration:  ## tests with a Ray cluster, an object store or a fresh environment; before a release
+	python -m pytest -q --durations=10 -m integration
 
 stress:  ## the slow tests at their full size: gigabytes, 200,000 hostile texts
 	CAPSAR_FULL_SIZE=1 python -m pytest -q -n 2 --dist worksteal --durations=15 -m slow
 
 coverage:  ## what the fast tests reach; it takes twice their time
-	python -m pytest -q -n 2 --dist loadfile -m 'not slow' --cov=capsar --cov-fail-under=92
+	python -m pytest -q -n 2 --dist loadfile -m 'not slow and not integration' --cov=capsar --cov-fail-under=92
 
 bench:  ## every benchmark; each writes benchmarks/results/NAME.json
-	python benchmarks/reading.py
-	python benchmarks/vectors.py
-	python benchmarks/words.py
-	python benchmarks/reviews.py
+	for part in reading vectors words reviews; do python benchmarks/text.py $$part || exit 1; done
 	python benchmarks/routing.py
 	python benchmarks/training.py
-	python benchmarks/inference.py
-	python benchmarks/models.py
+	for part in graphs models; do python benchmarks/inference.py $$part || exit 1; done
 	python benchmarks/install.py
-	python benchmarks/serve.py all base
-	for part in million ratios store planning spark billion; do python benchmarks/bulk.py $$part || exit 1; done
-	for kind in worker driver; do python benchmarks/bulk.py deaths $$kind local || exit 1; done
-	for kind in worker driver node; do python benchmarks/bulk.py deaths $$kind ray || exit 1; done
-	python benchmarks/report.py truth
-	python benchmarks/report.py labelled
-	python benchmarks/report.py scale
+	python benchmarks/serve/main.py all base
+	for part in million ratios store planning spark billion; do python benchmarks/bulk/main.py $$part || exit 1; done
+	for kind in worker driver; do python benchmarks/bulk/main.py crashes $$kind local || exit 1; done
+	for kind in worker driver node; do python benchmarks/bulk/main.py crashes $$kind ray || exit 1; done
+	for part in truth labelled scale; do python benchmarks/report/main.py $$part || exit 1; done
 
-docs:  ## run what README and docs show, check their figures, and build the site
+docs:  ## render the blocks of README and docs, run what they show, and build the site
+	python experiments/pages/render.py
 	python -m pytest -q tests/docs tests/test_docs.py tests/test_site.py
 	zensical build --strict

@@ -1,8 +1,10 @@
-"""Answering at the sizes of the paper, on one thread: graphs, analyzer, network, streamed memory.
+"""Inference speed on one thread: `python benchmarks/inference.py [graphs|models]`.
 
-`python benchmarks/inference.py` writes `results/inference.json`. Sentences are made of random
-words, as long as those of reviews are; everything compared is timed in turn, in one run, and a
-ratio is the median over the turns.
+`graphs` (the default) uses a network of the paper's sizes and sentences of random words with the
+lengths of review sentences: ONNX graphs, analyzer, torch and the memory of a stream. `models`
+measures the bundled models on the smoke set, with and without given aspects, and their sizes. Calls
+are timed in turn; a ratio is the median over the turns. Writes `results/inference.json` or
+`results/models.json`.
 """
 
 from __future__ import annotations
@@ -13,46 +15,60 @@ import statistics
 import sys
 import tempfile
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
-from capsar.analyze import Analyzer
-from capsar.bundle import CAPSULES, ENCODER, TOKENIZER, open_bundle, write_bundle
+from capsar.bundle import (
+    BUNDLED_MODELS,
+    CAPSULES,
+    ENCODER,
+    TOKENIZER,
+    bundled_models,
+    open_bundle,
+    write_bundle,
+)
 from capsar.config import ModelConfig
-from capsar.model.batch import Batch
-from capsar.model.network import Capsar
-from capsar.runtime import Rows, Runtime
-from capsar.sessions import Sessions
-from capsar.text import SEGMENTATION, WordTokenizer
-from capsar.training.export import export_capsules, export_encoder
-from measure import in_turn, peak_memory_mb, ratio, run_fresh, write_result
+from capsar.inference.analyzer import load
+from capsar.inference.engine import Engine, PaddedBatch
+from capsar.tokenizer import SEGMENTATION, WordTokenizer
+from measure import (
+    ROOT,
+    build_wheel,
+    median_ratio,
+    peak_memory_mb,
+    run_fresh,
+    time_in_turn,
+    write_result,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
-    Array = NDArray[np.int64]
+    from capsar.model.network import Batch, Capsar
 
-WORDS, SENTENCES, TURNS = 20_000, 1024, 15
-BATCH = 64
+    Prepared = tuple[PaddedBatch, NDArray[np.int64], NDArray[np.int64]]
+
+WORDS, SENTENCES, TURNS, BATCH = 20_000, 1024, 15, 64
+MODEL_TURNS, MODEL_REPEATS = 7, 8
 
 
 def vocabulary() -> list[str]:
     generator = random.Random(0)
-    letters = "abcdefghijklmnoprstuvwy"
     words: dict[str, None] = {}
     while len(words) < WORDS:
-        words["".join(generator.choices(letters, k=generator.randint(2, 9)))] = None
+        letters = generator.choices("abcdefghijklmnoprstuvwy", k=generator.randint(2, 9))
+        words["".join(letters)] = None
     return list(words)
 
 
-def sentences(number: int, seed: int = 1) -> Iterator[tuple[str, str]]:
-    """Make texts of 4 to 60 words, 17 on average, and one word of each."""
-    generator, words = random.Random(seed), vocabulary()
+def sentences(number: int) -> Iterator[tuple[str, str]]:
+    """Yield texts of 4 to 60 words, 17 on average, and one word of each."""
+    generator, words = random.Random(1), vocabulary()
     for _ in range(number):
         length = min(60, max(4, round(generator.lognormvariate(2.7, 0.5))))
         chosen = generator.choices(words, k=length - 1)
@@ -60,6 +76,11 @@ def sentences(number: int, seed: int = 1) -> Iterator[tuple[str, str]]:
 
 
 def make_bundle(folder: Path) -> Capsar:
+    import torch
+
+    from capsar.model.network import Capsar
+    from capsar.training.export import export_capsules, export_encoder
+
     torch.manual_seed(0)
     tokenizer = WordTokenizer.build(vocabulary())
     vectors = 0.4 * torch.randn(len(tokenizer), 300)
@@ -73,123 +94,154 @@ def make_bundle(folder: Path) -> Capsar:
     return model
 
 
-def prepare(
-    batch: int, aspects: int, words: int | None = None
-) -> Iterator[tuple[Array, NDArray[np.bool_], Array, Array]]:
-    """Ids, mask, sentence of each aspect and its first word, in batches of like length."""
+def prepare(batch: int, aspects: int, words: int | None = None) -> Iterator[Prepared]:
+    """Yield sentences, the sentence of each aspect and its first word, in batches by length."""
     generator = np.random.default_rng(2)
     lengths = sorted(words or len(text.split()) + 1 for text, _ in sentences(SENTENCES))
     for start in range(0, len(lengths), batch):
         some = np.array(lengths[start : start + batch])
-        mask = np.arange(some.max()) < some[:, None]
+        positions = np.arange(some.max())
+        mask = positions < some[:, None]
         ids = np.where(mask, generator.integers(2, WORDS, mask.shape), 0)
         sentence = np.repeat(np.arange(len(some)), aspects)
         first = generator.integers(0, some[sentence])[:, None]
-        yield ids, mask, sentence, first
+        padded = PaddedBatch(ids, mask, np.where(mask, positions, -1), np.zeros_like(ids))
+        yield padded, sentence, first
+
+
+def to_tensors(prepared: Prepared) -> Batch:
+    import torch
+
+    from capsar.model.network import Batch
+
+    padded, _, first = prepared
+    ids, mask = torch.from_numpy(padded.ids), torch.from_numpy(padded.mask)
+    words = torch.arange(ids.shape[1]).expand_as(ids)
+    no_aspect, unlabeled = torch.zeros_like(mask), torch.full((len(ids),), -1)
+    first_words = torch.from_numpy(first)
+    return Batch(ids, mask, words, mask, torch.zeros_like(ids), first_words, no_aspect, unlabeled)
 
 
 def measure_speed(folder: Path) -> dict[str, float]:
+    import torch
+
     torch.set_num_threads(1)
     model = make_bundle(folder)
-    runtime = Runtime(Sessions(open_bundle(folder)))
-    analyzer = Analyzer(folder)
+    engine, analyzer = Engine(open_bundle(folder)), load(folder)
     texts, given = zip(*sentences(SENTENCES), strict=True)
-
-    def encode(kind: str) -> None:
-        for ids, mask, _, _ in prepared[kind]:
-            runtime.encode(rows(ids, mask))
-
-    def graphs(kind: str, *outputs: str) -> None:
-        for ids, mask, sentence, first in prepared[kind]:
-            runtime.route(runtime.encode(rows(ids, mask)), sentence, first, outputs=outputs)
-
-    @torch.inference_mode()
-    def network(batches: list[Batch]) -> None:
-        for batch in batches:
-            model(batch)
-
     prepared = {
         "1": list(prepare(BATCH, 1)),
         "3": list(prepare(BATCH, 3)),
         "8": list(prepare(BATCH, 8)),
         "24 words": list(prepare(BATCH, 1, 24)),
         "60 words": list(prepare(BATCH, 1, 60)),
-        "alone": list(prepare(1, 1))[:: SENTENCES // 128],
+        "single": list(prepare(1, 1))[:: SENTENCES // 128],
     }
-    batches, single = (list(map(tensors, prepared[kind])) for kind in ("1", "alone"))
-    wide = in_turn(
-        {
-            "encoder": lambda: encode("1"),
-            "1": lambda: graphs("1"),
-            "3": lambda: graphs("3"),
-            "8": lambda: graphs("8"),
-            "explained": lambda: graphs("1", "about", "because"),
-            "analyzer": lambda: analyzer.classify(texts, given),
-            "analyze": lambda: analyzer.analyze(texts),
-            "torch": lambda: network(batches),
-            "encoder 24": lambda: encode("24 words"),
-            "24": lambda: graphs("24 words"),
-            "encoder 60": lambda: encode("60 words"),
-            "60": lambda: graphs("60 words"),
-        },
-        TURNS,
-    )
-    alone = in_turn({"graphs": lambda: graphs("alone"), "torch": lambda: network(single)}, TURNS)
+    tensors = {kind: list(map(to_tensors, prepared[kind])) for kind in ("1", "single")}
+
+    def encode(kind: str) -> None:
+        for padded, _, _ in prepared[kind]:
+            engine.encode(padded)
+
+    def graphs(kind: str, *outputs: str) -> None:
+        for padded, sentence, first in prepared[kind]:
+            engine.route(engine.encode(padded), sentence, first, outputs=outputs)
+
+    @torch.inference_mode()
+    def network(kind: str) -> None:
+        for batch in tensors[kind]:
+            model(batch)
+
+    calls: dict[str, Callable[[], object]] = {
+        "encoder": partial(encode, "1"),
+        "1": partial(graphs, "1"),
+        "3": partial(graphs, "3"),
+        "8": partial(graphs, "8"),
+        "explained": partial(graphs, "1", "aspect_scores", "attributions"),
+        "classify": lambda: analyzer.classify(texts, given),
+        "analyze": lambda: analyzer.analyze(texts),
+        "torch": partial(network, "1"),
+        "encoder 24": partial(encode, "24 words"),
+        "24": partial(graphs, "24 words"),
+        "encoder 60": partial(encode, "60 words"),
+        "60": partial(graphs, "60 words"),
+    }
+    seconds = time_in_turn(calls, TURNS)
+    single: dict[str, Callable[[], object]] = {
+        "graphs": partial(graphs, "single"),
+        "torch": partial(network, "single"),
+    }
+    alone = time_in_turn(single, TURNS)
+    ratios = {
+        "graph_over_encoder": ("1", "encoder"),
+        "graph_over_encoder_3_aspects": ("3", "encoder"),
+        "graph_over_encoder_8_aspects": ("8", "encoder"),
+        "graph_over_encoder_24_words": ("24", "encoder 24"),
+        "graph_over_encoder_60_words": ("60", "encoder 60"),
+        "graph_over_encoder_explained": ("explained", "encoder"),
+        "analyzer_over_graph": ("classify", "1"),
+        "analyze_over_graph": ("analyze", "1"),
+        "onnx_over_torch_batch_64": ("torch", "1"),
+    }
     return {
-        "sentences_per_s": SENTENCES / statistics.median(wide["analyzer"]),
-        "graph_over_encoder": ratio(wide["1"], wide["encoder"]),
-        "graph_over_encoder_3_aspects": ratio(wide["3"], wide["encoder"]),
-        "graph_over_encoder_8_aspects": ratio(wide["8"], wide["encoder"]),
-        "graph_over_encoder_24_words": ratio(wide["24"], wide["encoder 24"]),
-        "graph_over_encoder_60_words": ratio(wide["60"], wide["encoder 60"]),
-        "graph_over_encoder_explained": ratio(wide["explained"], wide["encoder"]),
-        "analyzer_over_graph": ratio(wide["analyzer"], wide["1"]),
-        "analyze_over_graph": ratio(wide["analyze"], wide["1"]),
-        "onnx_over_torch_batch_64": ratio(wide["torch"], wide["1"]),
-        "onnx_over_torch_batch_1": ratio(alone["torch"], alone["graphs"]),
+        "sentences_per_s": SENTENCES / statistics.median(seconds["classify"]),
+        **{key: median_ratio(seconds[a], seconds[b]) for key, (a, b) in ratios.items()},
+        "onnx_over_torch_batch_1": median_ratio(alone["torch"], alone["graphs"]),
     }
-
-
-def rows(ids: Array, mask: NDArray[np.bool_]) -> Rows:
-    words = np.where(mask, np.arange(ids.shape[1]), -1)
-    return Rows(ids, mask, words, np.zeros_like(ids))
-
-
-def tensors(arrays: tuple[Array, NDArray[np.bool_], Array, Array]) -> Batch:
-    ids, mask, _, first = map(torch.from_numpy, arrays)
-    words = torch.arange(ids.shape[1]).expand_as(ids)
-    nothing, unknown = torch.zeros_like(mask), torch.full((len(ids),), -1)
-    return Batch(ids, mask, words, mask, torch.zeros_like(ids), first, nothing, unknown)
 
 
 def stream(folder: str, number: int) -> None:
-    """Stream sentences through the analyzer, keep nothing, and tell the peak memory."""
-    analyzer = Analyzer(folder)
-    count = sum(len(answers) for answers in analyzer.classify_stream(sentences(number)))
-    print(json.dumps({"answers": count, "peak_mb": peak_memory_mb()}))
+    """Stream sentences through the analyzer, and print the number of results and peak memory."""
+    analyzer = load(folder)
+    results = sum(len(found) for found in analyzer.classify_stream(sentences(number)))
+    print(json.dumps({"results": results, "peak_mb": peak_memory_mb()}))
 
 
-def main() -> None:
+def measure_graphs() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "bundle"
         metrics = measure_speed(folder)
         few, many = (run_fresh(__file__, "stream", folder, n) for n in (10_000, 1_000_000))
-        metrics |= {
-            "stream_10k_mb": few["peak_mb"],
-            "stream_1m_mb": many["peak_mb"],
-            "stream_memory_ratio": many["peak_mb"] / few["peak_mb"],
-        }
-        if (few["answers"], many["answers"]) != (10_000, 1_000_000):
-            raise SystemExit("an answer is missing")
+    if (few["results"], many["results"]) != (10_000, 1_000_000):
+        raise SystemExit("A result is missing")
+    metrics |= {
+        "stream_10k_mb": few["peak_mb"],
+        "stream_1m_mb": many["peak_mb"],
+        "stream_memory_ratio": many["peak_mb"] / few["peak_mb"],
+    }
     write_result("inference", metrics, ("torch", "onnxruntime", "tokenizers"))
+
+
+def measure_models() -> None:
+    examples = json.loads((ROOT / "tests" / "regression" / "smoke_set.json").read_bytes())
+    texts = [example["text"] for example in examples] * MODEL_REPEATS
+    aspects = [[one["aspect"] for one in e["aspects"]] for e in examples] * MODEL_REPEATS
+    names = bundled_models()
+    calls: dict[str, Callable[[], object]] = {}
+    for name in names:
+        analyzer = load(name, threads=1)
+        calls[name] = partial(analyzer.analyze, texts)
+        calls[f"{name}_given"] = partial(analyzer.classify, texts, aspects)
+    seconds = time_in_turn(calls, MODEL_TURNS)
+    metrics = {
+        f"{key}_sentences_per_s": len(texts) / statistics.median(some)
+        for key, some in seconds.items()
+    }
+    metrics["fast_over_base"] = median_ratio(seconds["base"], seconds["fast"])
+    metrics["fast_over_base_given"] = median_ratio(seconds["base_given"], seconds["fast_given"])
+    for name in names:
+        files = (BUNDLED_MODELS / name).iterdir()
+        metrics[f"{name}_mb"] = sum(file.stat().st_size for file in files) / 1e6
+    with tempfile.TemporaryDirectory() as folder:
+        metrics["wheel_mb"] = build_wheel(Path(folder)).stat().st_size / 1e6
+    write_result("models", metrics, ("onnxruntime",))
 
 
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["stream", folder, number]:
             stream(folder, int(number))
-        case ["speed"]:
-            with tempfile.TemporaryDirectory() as scratch:
-                print(json.dumps(measure_speed(Path(scratch) / "bundle"), indent=1))
+        case ["models"]:
+            measure_models()
         case _:
-            main()
+            measure_graphs()

@@ -1,4 +1,4 @@
-"""What every benchmark shares: fresh processes, turns, peak memory, and the form of a result."""
+"""Shared by all benchmarks: fresh processes, interleaved timing, memory, sizes, result files."""
 
 from __future__ import annotations
 
@@ -16,51 +16,64 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+ROOT = Path(__file__).parent.parent
 RESULTS = Path(__file__).parent / "results"
 
 
-def peak_memory_mb() -> float:
-    """Return the largest resident size this process has had so far (Linux)."""
-    return _status_mb("VmHWM")
+def peak_memory_mb(process: int | str = "self") -> float:
+    """Return the peak resident size of a process so far (Linux); 0 if it has ended."""
+    return _status_mb("VmHWM", process)
 
 
-def resident_memory_mb() -> float:
-    """Return the resident size of this process now (Linux)."""
-    return _status_mb("VmRSS")
+def resident_memory_mb(process: int | str = "self") -> float:
+    """Return the current resident size of a process (Linux); 0 if it has ended."""
+    return _status_mb("VmRSS", process)
 
 
-def _status_mb(name: str) -> float:
-    status = Path("/proc/self/status").read_text(encoding="ascii")
-    line = next(line for line in status.splitlines() if line.startswith(name))
-    return int(line.split()[1]) / 1024
+def _status_mb(name: str, process: int | str) -> float:
+    try:
+        status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
+    except OSError:
+        return 0.0
+    lines = [line for line in status.splitlines() if line.startswith(name)]
+    return int(lines[0].split()[1]) / 1024 if lines else 0.0
+
+
+def folder_mb(folder: Path) -> float:
+    """Return the size of a folder on disk."""
+    return sum(f.stat().st_size for f in folder.rglob("*") if f.is_file()) / 2**20
+
+
+def build_wheel(folder: Path) -> Path:
+    """Build the wheel of this checkout, including the bundled models."""
+    command = [sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(ROOT)]
+    subprocess.run(command, check=True, capture_output=True)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
 
 
 def run_fresh(script: str, *arguments: object) -> dict[str, float]:
-    """Run `script` with a subcommand in a fresh process, and return the JSON object it prints."""
-    done = subprocess.run(
-        [sys.executable, script, *map(str, arguments)],
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    """Run a script in a fresh process and return the JSON object that it prints."""
+    command = [sys.executable, script, *map(str, arguments)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     result: dict[str, float] = json.loads(done.stdout)
     return result
 
 
-def in_turn(calls: dict[str, Callable[[], object]], turns: int) -> dict[str, list[float]]:
-    """Time every call once in each turn."""
+def time_in_turn(calls: dict[str, Callable[[], object]], turns: int) -> dict[str, list[float]]:
+    """Time every call once per turn, after one turn to warm up."""
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(turns + 1):
         for name, call in calls.items():
             start = time.perf_counter()
             call()
-            if turn:  # the first is for warming up
+            if turn:
                 seconds[name].append(time.perf_counter() - start)
     return seconds
 
 
-def ratio(above: list[float], below: list[float]) -> float:
-    """Return the median over the turns of how much longer one took than the other."""
+def median_ratio(above: list[float], below: list[float]) -> float:
+    """Return the median over turns of the ratio of two times."""
     return statistics.median(a / b for a, b in zip(above, below, strict=True))
 
 
@@ -72,28 +85,20 @@ def write_result(
     part: str | None = None,
     facts: dict[str, Any] | None = None,
 ) -> None:
-    """Write `results/NAME.json` with what is needed to judge and repeat the figures.
+    """Write `results/NAME.json` with the metrics and what is needed to reproduce them.
 
     Args:
         name: Of the result.
-        metrics: The figures.
-        packages: Whose versions matter.
-        part: Of a benchmark that is run part by part: the figures of other parts stay, and each
-            part has its own command and commit.
-        facts: What else is needed to judge the figures.
+        metrics: The measured values.
+        packages: Packages whose versions are recorded.
+        part: The part of a benchmark that is run in parts: metrics of other parts are kept, and
+            each part has its own command and commit.
+        facts: Other facts about the run.
     """
-    folder = Path(__file__).parent.parent
-    commit = subprocess.run(
-        ["git", "-C", folder, "rev-parse", "HEAD"], capture_output=True, text=True, check=True
-    ).stdout.strip()
-    changed = subprocess.run(
-        ["git", "-C", folder, "status", "--porcelain", "--", "src", "benchmarks/*.py"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    commit += "-dirty" if changed else ""
-    command = f"python benchmarks/{Path(sys.argv[0]).name} {' '.join(sys.argv[1:])}".strip()
+    sources = ["--", "src", "benchmarks", ":!benchmarks/results"]
+    commit = _git("rev-parse", "HEAD") + ("-dirty" if _git("status", "--short", *sources) else "")
+    script = Path(sys.argv[0]).resolve().relative_to(ROOT)
+    command = f"python {script} {' '.join(sys.argv[1:])}".strip()
     result: dict[str, Any] = {
         "name": name,
         "command": command,
@@ -104,12 +109,15 @@ def write_result(
         **(facts or {}),
         "metrics": {key: round(value, 4) for key, value in metrics.items()},
     }
-    RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
     if part is not None:
         before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         result["parts"] = before.get("parts", {}) | {part: {"command": command, "commit": commit}}
         result["metrics"] = before.get("metrics", {}) | result["metrics"]
-        result["command"] = f"python benchmarks/{Path(sys.argv[0]).name} PART, for each of parts"
+        result["command"] = f"python {script} PART, for each of parts"
     path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(path.read_text(encoding="utf-8"))
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.check_output(["git", "-C", str(ROOT), *arguments], text=True).strip()

@@ -1,4 +1,8 @@
-"""Pictures of the page: `python benchmarks/screenshots.py` writes docs/figures/page-*.png."""
+"""Take the screenshots of the docs: `python benchmarks/screenshots.py [page|report]`.
+
+`page` writes docs/figures/page-*.png from a running service, `report` docs/figures/report-*.png
+from a synthetic corpus.
+"""
 
 from __future__ import annotations
 
@@ -6,39 +10,75 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from playwright.sync_api import sync_playwright
 
+from capsar.reporting.options import ReportOptions
+from capsar.reporting.run import report
 from capsar.serve.settings import Settings
-from running import running
+from measure import ROOT
+from report.corpus import World, write_scored
+from serve.service import running
 
-FIGURES = Path(__file__).parent.parent / "docs" / "figures"
-SHOTS = (("light", 1160, 1, "light"), ("dark", 1160, 1, "dark"), ("phone", 390, 1.5, "light"))
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+FIGURES = ROOT / "docs" / "figures"
+REVIEWS = 30_000
+Scheme = Literal["light", "dark"]
 
 
-def main(model: str) -> None:
-    """Take them of a service with this model."""
-    with (
-        tempfile.TemporaryDirectory() as scratch,
-        running(Settings(port=0, model=model), Path(scratch)) as service,
-        sync_playwright() as playwright,
-    ):
+def open_page(
+    browser: Browser, url: str, width: int, height: int, scheme: Scheme, scale: float = 1
+) -> Page:
+    page = browser.new_page(
+        viewport={"width": width, "height": height},
+        device_scale_factor=scale,
+        color_scheme=scheme,
+        reduced_motion="reduce",
+    )
+    page.set_default_timeout(120_000)
+    page.goto(url)
+    return page
+
+
+def take_page(browser: Browser, scratch: Path) -> None:
+    shots: tuple[tuple[str, int, float, Scheme], ...] = (
+        ("light", 1160, 1, "light"),
+        ("dark", 1160, 1, "dark"),
+        ("phone", 390, 1.5, "light"),
+    )
+    with running(Settings(port=0, model="fast"), scratch) as service:
+        for name, width, scale, scheme in shots:
+            page = open_page(browser, service.url, width, 800, scheme, scale)
+            page.get_by_role("button", name="Restaurant").click()
+            page.locator("#aspect-scores .word").first.wait_for()
+            page.screenshot(path=FIGURES / f"page-{name}.png", full_page=True)
+
+
+def take_report(browser: Browser, scratch: Path) -> None:
+    write_scored(scratch / "scored", World(num_months=18, tail=0), REVIEWS)
+    file = scratch / "report.html"
+    report(scratch / "scored", file, ReportOptions(by="product", over="date", threads=1))
+    light = open_page(browser, file.as_uri(), 1160, 1460, "light")
+    light.locator("#confidence[data-drawn]").wait_for(state="attached")
+    light.screenshot(path=FIGURES / "report-light.png")
+    dark = open_page(browser, file.as_uri(), 1160, 900, "dark")
+    dark.get_by_role("button", name="keyboard", exact=True).last.click()
+    dark.locator("#drill-trend[data-drawn]").wait_for()
+    dark.screenshot(path=FIGURES / "report-dark.png")
+
+
+def main(*names: str) -> None:
+    with tempfile.TemporaryDirectory() as scratch, sync_playwright() as playwright:
         path = shutil.which("chromium") or shutil.which("google-chrome")
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        for name, width, scale, scheme in SHOTS:
-            page = browser.new_page(
-                viewport={"width": width, "height": 800},
-                device_scale_factor=scale,
-                color_scheme="dark" if scheme == "dark" else "light",
-                reduced_motion="reduce",
-            )
-            page.goto(service.url)
-            page.get_by_role("button", name="A dinner").click()
-            page.locator("#about .word").first.wait_for()
-            page.screenshot(path=FIGURES / f"page-{name}.png", full_page=True)
-            page.close()
+        for name, take in (("page", take_page), ("report", take_report)):
+            if name in names or not names:
+                take(browser, Path(scratch))
         browser.close()
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:] or ["fast"])
+    main(*sys.argv[1:])

@@ -1,13 +1,12 @@
-"""A full training step beside the Bi-GRU's own forward and backward, on one thread, in one run.
+"""One training step relative to the Bi-GRU's forward and backward: `python benchmarks/training.py`.
 
-`python benchmarks/training.py` writes `results/training.json`. A batch of 64 sentences of 24 words,
-150 units a direction, kernel 3, a vocabulary of 9,000 words of which 4,300 are trained: about what
-Restaurants has. The encoder is measured as it is used here, and as torch's own bidirectional GRU.
+One thread; a batch of 64 sentences of 24 words, 150 units per direction, kernel 3, and 9,000 words
+of which 4,300 are trained, about as in Restaurants. The encoder is measured as used here, and as
+torch's own bidirectional GRU. Writes `results/training.json`.
 """
 
 from __future__ import annotations
 
-import time
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -15,15 +14,14 @@ import torch
 from torch import nn
 
 from capsar.config import ModelConfig
-from capsar.model.batch import Batch
-from capsar.model.network import Capsar
-from measure import write_result
+from capsar.model.network import Batch, Capsar
+from measure import time_in_turn, write_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 BATCH, WORDS, WORD_DIM, VOCABULARY, TRAINED = 64, 24, 300, 9000, 4300
-ROUNDS = 40
+TURNS = 44
 
 
 def main() -> None:
@@ -45,11 +43,14 @@ def main() -> None:
     )
     vectors = torch.randn(BATCH, WORDS, WORD_DIM, requires_grad=True)
     upstream = torch.randn(BATCH, WORDS, 2 * ModelConfig().units)
-    plain = nn.GRU(WORD_DIM, ModelConfig().units, batch_first=True, bidirectional=True)
+    gru = nn.GRU(WORD_DIM, ModelConfig().units, batch_first=True, bidirectional=True)
+    windows = torch.randn(BATCH * WORDS, 3 * upstream.shape[-1])
+    kernel = model.primary.projection.weight.detach()
+    features = torch.randn(BATCH * WORDS, len(kernel))
 
-    def step(*, lower: bool = False) -> None:
+    def step(*, is_bf16: bool = False) -> None:
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=lower):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=is_bf16):
             output = model(batch)
         loss: torch.Tensor = model.loss(batch, output).mean()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -62,34 +63,23 @@ def main() -> None:
 
     def torch_gru() -> None:
         vectors.grad = None
-        plain.zero_grad(set_to_none=True)
-        plain(vectors)[0].backward(upstream)
-
-    windows = torch.randn(BATCH * WORDS, 3 * upstream.shape[-1])
-    kernel = model.primary.projection.weight.detach()
-    features = torch.randn(BATCH * WORDS, len(kernel))
+        gru.zero_grad(set_to_none=True)
+        gru(vectors)[0].backward(upstream)
 
     def convolution() -> None:
-        """The matrix products of the convolution, forward and backward, and nothing else."""
+        """Run only the matrix products of the convolution, forward and backward."""
         torch.mm(windows, kernel.T)
         torch.mm(features, kernel)
         torch.mm(features.T, windows)
 
-    calls: dict[str, Callable[[], None]] = {
+    calls: dict[str, Callable[[], object]] = {
         "step": step,
-        "step_bf16": lambda: step(lower=True),
+        "step_bf16": lambda: step(is_bf16=True),
         "encoder": encoder,
         "torch_gru": torch_gru,
         "convolution": convolution,
     }
-    seconds: dict[str, list[float]] = {name: [] for name in calls}
-    for number in range(ROUNDS + 5):  # interleaved, so that a busy moment hits all of them
-        for name, call in calls.items():
-            start = time.perf_counter()
-            call()
-            if number >= 5:
-                seconds[name].append(time.perf_counter() - start)
-    middle = {name: median(times) for name, times in seconds.items()}
+    middle = {name: median(times[4:]) for name, times in time_in_turn(calls, TURNS).items()}
     metrics = {
         "step_over_encoder": middle["step"] / middle["encoder"],
         "step_over_torch_gru": middle["step"] / middle["torch_gru"],

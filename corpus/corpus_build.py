@@ -21,10 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from capsar.data.example import AspectSpan
-from capsar.data.formats.markup import Term, format_markup, parse_markup
+from capsar.data.markup import Term, format_markup, parse_markup
 from capsar.errors import DataError
-from capsar.labels import Polarity
+from capsar.schema import AspectSpan, Polarity
 
 FOLDER = Path(__file__).parent
 CATALOG = FOLDER.parent / "src" / "capsar" / "data" / "catalog.toml"
@@ -41,7 +40,7 @@ class Source:
     split: str
     source: str
     """`authored`, or the data set that the sentences come from."""
-    about: str
+    description: str
 
     @property
     def path(self) -> Path:
@@ -161,9 +160,9 @@ def catalog_entry(corpus: dict[str, list[Sentence]]) -> str:
     """Return the corpus' entry in the catalog."""
     parts = [
         '[[dataset]]\nname = "capsar-corpus"\nkind = "labelled"\n'
-        'about = "Review sentences of many domains, written and annotated for this project, '
+        'description = "Review sentences of many domains, written and annotated for this project, '
         "and sentences of Bing Liu's reviews annotated under the same guideline.\"\n"
-        f'licence = "{LICENSE}"\nhome = "corpus/ of this project"\n'
+        f'license = "{LICENSE}"\nhome = "corpus/ of this project"\n'
     ]
     for split, sentences in corpus.items():
         content = to_jsonl(sentences)
@@ -194,7 +193,7 @@ def statistics(corpus: dict[str, list[Sentence]]) -> str:
         by_source.setdefault(sentence.source, []).append(sentence)
     rows += [
         f"| `{source.name}` | {source.split} | {len(own)} | {sum(len(s.terms) for s in own)} | "
-        f"{source.about} |"
+        f"{source.description} |"
         for source, own in by_source.items()
     ]
     domains = Counter(sentence.domain for sentence in everything)
@@ -203,7 +202,7 @@ def statistics(corpus: dict[str, list[Sentence]]) -> str:
 
 
 def describe(sentences: list[Sentence]) -> dict[str, str]:
-    """Return the figures of one column of the card's first table."""
+    """Return one column of the card's first table."""
     num_sentences = max(1, len(sentences))
     terms = [s.text[span.start : span.end] for s in sentences for span, _ in s.terms]
     labels = Counter(polarity for s in sentences for _, polarity in s.terms)

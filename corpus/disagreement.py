@@ -1,11 +1,12 @@
 """Rank sentences by how strongly a cross-validated model disagrees with their labels.
 
     CAPSAR_ENCODERS=... python corpus/disagreement.py FOLD      # one run for each of 0, 1, 2
-    python corpus/disagreement.py rank 1500                     # the strongest, to be read again
+    python corpus/disagreement.py rank 1500                     # the strongest, for review
 
 The model is a pre-trained encoder that tags each subword with the polarity of its term, or none.
 It is trained on two folds of the training and validation parts and predicts the third; the test
-part is not read. A file stays in one fold, so that no author teaches the model its own habits.
+part is not read. All sentences of a file are in one fold, so
+the model never predicts an author that it was trained on.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import torch
 from torch import nn
 from transformers import AutoModel, AutoTokenizer
 
-from capsar.labels import Polarity
+from capsar.schema import Polarity
 from corpus_build import FOLDER, read_domains, read_file, read_sources
 
 if TYPE_CHECKING:

@@ -1,9 +1,9 @@
 """Find sentences that splits share with each other or with a public evaluation set.
 
     CAPSAR_DATA=... python corpus/leakage.py            # list them; fail if there is one
-    CAPSAR_DATA=... python corpus/leakage.py --remove   # and take them out of train and validation
+    CAPSAR_DATA=... python corpus/leakage.py --remove   # and remove them from train and validation
 
-Sentences are compared by `capsar.data.overlap`: *exact* means the same words in the same order,
+Sentences are compared by `capsar.data.splits`: *exact* means the same words in the same order,
 *near* that half of the word 5-grams of the shorter sentence occur in the other one. Only the
 corpus' own sentences are printed.
 """
@@ -17,8 +17,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from capsar.data.catalog import TEST, data_folder, datasets, test_examples
-from capsar.data.overlap import SentenceIndex, Sharing
-from capsar.data.splits import sentence_hash
+from capsar.data.splits import MatchKind, SentenceIndex, sentence_hash
 from capsar.errors import DataError
 from capsar.evaluation.behavior import build_cases, load_suite
 from corpus_build import read_corpus
@@ -34,22 +33,22 @@ CORPUS = "capsar-corpus"
 
 @dataclass(frozen=True, slots=True)
 class Leak:
-    """A sentence that another set holds as well."""
+    """A sentence that is also in another set."""
 
     sentence: Sentence
-    held_by: str
-    sharing: Sharing
+    found_in: str
+    kind: MatchKind
 
 
 def between_splits(corpus: dict[str, list[Sentence]]) -> list[Leak]:
     """Return the sentences that also occur in a later split, and repetitions within a split."""
     leaks: list[Leak] = []
-    for split in ("train", "validation"):  # the frozen test part says "meh" twice
+    for split in ("train", "validation"):  # the frozen test part has "meh" twice
         seen: set[str] = set()
         for sentence in corpus[split]:
             key = sentence_hash(sentence.text)
             if key in seen:
-                leaks.append(Leak(sentence, split, Sharing.EXACT))
+                leaks.append(Leak(sentence, split, MatchKind.EXACT))
             seen.add(key)
     for one, other in combinations(corpus, 2):
         index = SentenceIndex()
@@ -59,7 +58,7 @@ def between_splits(corpus: dict[str, list[Sentence]]) -> list[Leak]:
 
 
 def with_public_sets(corpus: dict[str, list[Sentence]]) -> list[Leak]:
-    """Return the sentences that a public evaluation set holds."""
+    """Return the sentences that are in a public evaluation set."""
     index = SentenceIndex()
     for name, texts in public_sets():
         index.add(name, texts)
@@ -67,7 +66,7 @@ def with_public_sets(corpus: dict[str, list[Sentence]]) -> list[Leak]:
 
 
 def with_suite(corpus: dict[str, list[Sentence]]) -> list[Leak]:
-    """Return the training and validation sentences that the behavioral suite holds."""
+    """Return the training and validation sentences that are in the behavioral suite."""
     index = SentenceIndex()
     index.add("behavioral suite", (case.examples[0].text for case in build_cases(load_suite())))
     return [leak for split in ("train", "validation") for leak in _find(corpus[split], index)]
@@ -97,14 +96,14 @@ def _name(path: Path, folder: Path) -> str:
 
 def _find(sentences: list[Sentence], index: SentenceIndex) -> list[Leak]:
     return [
-        Leak(sentence, name, match.sharing)
+        Leak(sentence, name, match.kind)
         for sentence in sentences
         for name, match in index.find(sentence.text).items()
     ]
 
 
 def remove(leaks: list[Leak]) -> None:
-    """Take leaked sentences out of the marked-up files.
+    """Remove leaked sentences from the marked-up files.
 
     Raises:
         DataError: If one is in the test part, which is frozen.
@@ -131,7 +130,7 @@ def main() -> int:
     leaks = find_leaks()
     for leak in leaks:
         source = leak.sentence.source
-        print(f"{leak.sharing}\t{source.split}/{source.name}\t{leak.held_by}\t{leak.sentence.text}")
+        print(f"{leak.kind}\t{source.split}/{source.name}\t{leak.found_in}\t{leak.sentence.text}")
     print(f"{len(leaks)} leaks", file=sys.stderr)
     if "--remove" in sys.argv[1:]:
         remove(leaks)

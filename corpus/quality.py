@@ -20,16 +20,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from capsar.data.catalog import data_folder, find_file, training_examples
-from capsar.data.formats.markup import parse_markup
-from capsar.data.overlap import content_words
-from capsar.labels import CLASSES
+from capsar.data.markup import parse_markup
+from capsar.data.splits import content_words
+from capsar.schema import CLASSES
 from corpus_build import CARD, FOLDER, SPLITS, read_corpus, replace_block, to_jsonl
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from capsar.data.example import AspectSpan, Example
+    from capsar.schema import AspectSpan, Example
     from corpus_build import Sentence
 
 CHECKS = FOLDER / "checks"
@@ -60,12 +60,12 @@ class Agreement:
         self.second += len(second)
         shared = first.keys() & second.keys()
         self.matched += len(shared)
-        self.polarities.update((first[place], second[place]) for place in shared)
+        self.polarities.update((first[span], second[span]) for span in shared)
         self.only_first.update(_kinds(first, second))
         self.only_second.update(_kinds(second, first))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the metrics as JSON holds them."""
+        """Return the metrics as a JSON object."""
         labeled = {
             pair: n
             for pair, n in self.polarities.items()
@@ -73,8 +73,8 @@ class Agreement:
         }
         total = sum(labeled.values())
         same = sum(n for (one, other), n in labeled.items() if one == other)
-        judged = {pair: n for pair, n in labeled.items() if "neutral" not in pair}
-        same_judged = sum(n for (one, other), n in judged.items() if one == other)
+        polar = {pair: n for pair, n in labeled.items() if "neutral" not in pair}
+        same_polar = sum(n for (one, other), n in polar.items() if one == other)
         return {
             "sentences": self.sentences,
             "terms_first": self.first,
@@ -84,7 +84,7 @@ class Agreement:
             "span_f1": _ratio(2 * self.matched, self.first + self.second),
             "polarity_pairs": total,
             "polarity_agreement": _ratio(same, total),
-            "polarity_agreement_both_judged": _ratio(same_judged, sum(judged.values())),
+            "polarity_agreement_non_neutral": _ratio(same_polar, sum(polar.values())),
             "polarity_kappa": _kappa(labeled),
             "polarity_confusion": {
                 f"{one} / {other}": n for (one, other), n in sorted(self.polarities.items())
@@ -198,17 +198,17 @@ def _memd_terms(row: dict[str, Any]) -> Spans:
         first, last = quadruple["aspect"]["from"], quadruple["aspect"]["to"] - 1
         if first < 0:
             continue
-        place = (starts[first], starts[last] + len(words[last]))
+        span = (starts[first], starts[last] + len(words[last]))
         polarity = names[quadruple["sentiment"]]
-        spans[place] = polarity if spans.get(place, polarity) == polarity else "conflict"
+        spans[span] = polarity if spans.get(span, polarity) == polarity else "conflict"
     return spans
 
 
 def agreement_with_bing_liu(corpus: dict[str, list[Sentence]]) -> dict[str, Any]:
     """Compare our labels of real sentences with the published ones.
 
-    The published labels name features as in a dictionary, without offsets, and none is neutral. A
-    feature that stands in the sentence is matched if it overlaps one of our terms.
+    The published labels name features by dictionary form, without offsets, and none is neutral. A
+    feature that occurs in the sentence is matched if it overlaps one of our terms.
     """
     ours = by_text(
         s for sentences in corpus.values() for s in sentences if s.source.source == "bing-liu"
@@ -336,7 +336,7 @@ def render(result: dict[str, Any]) -> str:
     } | {f"people: {name}": value for name, value in result["people"].items()}
     rows += [
         f"| {name} | {row['sentences']} | {row['span_f1']:.3f} | {row['polarity_agreement']:.3f} | "
-        f"{row['polarity_kappa']:.3f} | {row['polarity_agreement_both_judged']:.3f} |"
+        f"{row['polarity_kappa']:.3f} | {row['polarity_agreement_non_neutral']:.3f} |"
         for name, row in compared.items()
     ]
     rows += [
@@ -345,7 +345,7 @@ def render(result: dict[str, Any]) -> str:
         "business provides, and the reviewed product itself; the public sets leave many of these "
         "unmarked.",
         "",
-        "| compared with | terms only we mark: neutral | judged | other boundaries | "
+        "| compared with | terms only we mark: neutral | non-neutral | other boundaries | "
         "terms only they mark |",
         "|---|---:|---:|---:|---:|",
     ]
@@ -353,9 +353,9 @@ def render(result: dict[str, Any]) -> str:
         ours, theirs = row["only_first"], row["only_second"]
         boundaries = ours.get("other boundaries", 0)
         neutral = ours.get("unmarked neutral", 0)
-        judged = sum(ours.values()) - boundaries - neutral
+        polar = sum(ours.values()) - boundaries - neutral
         only_theirs = sum(theirs.values()) - theirs.get("other boundaries", 0)
-        rows.append(f"| {name} | {neutral} | {judged} | {boundaries} | {only_theirs} |")
+        rows.append(f"| {name} | {neutral} | {polar} | {boundaries} | {only_theirs} |")
     bing = result["bing_liu"]
     rows += [
         "",
@@ -399,12 +399,12 @@ def render_results(document: dict[str, Any]) -> str:
         "|---|---|---:|---|---:|---:|---:|---:|",
     ]
     for name, model in models.items():
-        figures, difference = model["test"]["figures"], model["minus_vader"]
+        metrics, difference = model["test"]["metrics"], model["minus_vader"]
         low, high = model["test"]["intervals"]["accuracy"]
         spans = model.get("spans")
         cells = [
-            f"{figures['accuracy']:.3f} [{low:.3f}, {high:.3f}]",
-            f"{figures['macro_f1']:.3f}",
+            f"{metrics['accuracy']:.3f} [{low:.3f}, {high:.3f}]",
+            f"{metrics['macro_f1']:.3f}",
             f"{difference['accuracy']:+.3f} [{difference['low']:+.3f}, {difference['high']:+.3f}]",
             " / ".join(f"{part['accuracy']:.3f}" for part in model["by_source"].values()),
             f"{spans['spans']['f1']:.3f}" if spans else "-",
@@ -426,9 +426,9 @@ def _describe_readings(readings: list[dict[str, Any]]) -> list[str]:
     for reading in readings:
         counts = reading["files"].values()
         lines.append(
-            f"Reading {reading['reading']}: an independent reader (a language model), not told but "
-            f"able to guess which lines are real, read 30 random lines of each of {len(counts)} "
-            "files and called "
+            f"Reading {reading['reading']}: an independent reader (a language model), not informed "
+            "but able to guess which lines are real, read 30 random lines of each of "
+            f"{len(counts)} files and called "
             f"{sum(row['artificial'] for row in counts)} of {sum(row['of'] for row in counts):,} "
             "artificial, none of them among the real ones. Most frequent patterns: "
             f"{'; '.join(reading['patterns'])}."

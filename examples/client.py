@@ -1,7 +1,7 @@
-"""A typed client of `capsar serve`, in the standard library alone: copy it, and change it.
+"""A typed client of `capsar serve` that needs only the standard library: copy and adapt it.
 
-`python examples/client.py "Great food, terrible service."` asks a service on this machine; the
-variable CAPSAR_URL names another one, CAPSAR_KEY holds the key that it asks for.
+`python examples/client.py "Great food, terrible service."` calls a service on this machine. Set
+CAPSAR_URL for another address and CAPSAR_KEY for an API key.
 """
 
 import json
@@ -18,22 +18,22 @@ from urllib.request import Request, urlopen
 Polarity = Literal["negative", "neutral", "positive"]
 
 
-class Place(TypedDict):
-    """A place in a text, in characters: `text[start:end]`."""
+class Offsets(TypedDict):
+    """The position of an aspect, in characters: `text[start:end]`."""
 
     start: int
     end: int
 
 
-class Question(TypedDict):
-    """A text and the aspects asked about, as their exact characters or as places."""
+class ClassifyRequest(TypedDict):
+    """A text and its aspects, each as its exact characters or as offsets."""
 
     text: str
-    aspects: Sequence[str | Place]
+    aspects: Sequence[str | Offsets]
 
 
 class Aspect(TypedDict):
-    """What is felt about one aspect: `text == document["text"][start:end]`."""
+    """The sentiment toward one aspect: `text == document["text"][start:end]`."""
 
     text: str
     start: int
@@ -47,7 +47,7 @@ class Aspect(TypedDict):
 
 
 class Document(TypedDict):
-    """A text, where its sentences start and end, and its aspects."""
+    """A text, the offsets of its sentences, and its aspects."""
 
     schema_version: int
     text: str
@@ -56,30 +56,30 @@ class Document(TypedDict):
 
 
 class Explanation(TypedDict):
-    """What each sentiment is about, and because of which words."""
+    """Aspect scores and attributions of each word."""
 
     schema_version: int
     text: str
-    aspect: str | Place | None
+    aspect: str | Offsets | None
     words: list[tuple[int, int]]
     lengths: dict[Polarity, float]
-    about: dict[Polarity, list[float]]
-    because: dict[Polarity, list[float]]
+    aspect_scores: dict[Polarity, list[float]]
+    attributions: dict[Polarity, list[float]]
 
 
 class Model(TypedDict):
-    """A model that is served; `sha256` tells which one exactly."""
+    """A served model; `sha256` identifies its exact files."""
 
     name: str
     sha256: str
     classes: list[Polarity]
     capsar_version: str
     trained_on: str
-    licence: str
+    license: str
 
 
 class Limits(TypedDict):
-    """What a request may hold."""
+    """Size limits of a request."""
 
     queue_chars: int
     text_chars: int
@@ -89,15 +89,15 @@ class Limits(TypedDict):
 
 
 class Models(TypedDict):
-    """What is served, and what a request may hold."""
+    """The served model and the limits of a request."""
 
     schema_version: int
     models: list[Model]
     limits: Limits
 
 
-class RefusedError(Exception):
-    """The service said no: the message tells why, `error` is its name for programs."""
+class ServiceError(Exception):
+    """An error response: a readable message, and its machine-readable name `error`."""
 
     def __init__(self, status: int, error: str, message: str, request_id: str) -> None:
         super().__init__(f"{message} (status {status}, request {request_id})")
@@ -108,7 +108,7 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True)
 class Client:
-    """Asks a service, and waits as it is told to when the service is busy."""
+    """Client of a service; it waits and retries when the service is busy."""
 
     url: str = "http://127.0.0.1:8000"
     key: str = field(default="", repr=False)
@@ -116,28 +116,30 @@ class Client:
     timeout_seconds: float = 60.0
 
     def analyze(self, texts: Sequence[str]) -> list[Document]:
-        """Return what is felt, and about what, in each text."""
-        answer = self._ask("/v1/analyze", {"texts": list(texts)})
-        return cast("list[Document]", answer["documents"])
+        """Return the aspects of each text and their sentiment."""
+        response = self._request("/v1/analyze", {"texts": list(texts)})
+        return cast("list[Document]", response["documents"])
 
-    def classify(self, text: str, aspects: Sequence[str | Place]) -> Document:
-        """Return what is felt about given aspects of a text."""
-        return cast("Document", self._ask("/v1/classify", {"text": text, "aspects": list(aspects)}))
+    def classify(self, text: str, aspects: Sequence[str | Offsets]) -> Document:
+        """Return the sentiment toward given aspects of a text."""
+        return cast(
+            "Document", self._request("/v1/classify", {"text": text, "aspects": list(aspects)})
+        )
 
-    def classify_many(self, questions: Sequence[Question]) -> list[Document]:
-        """Return what is felt about given aspects of several texts."""
-        answer = self._ask("/v1/classify", {"questions": list(questions)})
-        return cast("list[Document]", answer["documents"])
+    def classify_many(self, requests: Sequence[ClassifyRequest]) -> list[Document]:
+        """Return the sentiment toward given aspects of several texts."""
+        response = self._request("/v1/classify", {"requests": list(requests)})
+        return cast("list[Document]", response["documents"])
 
-    def explain(self, text: str, aspect: str | Place | None = None) -> Explanation:
-        """Open the capsules of a text."""
-        return cast("Explanation", self._ask("/v1/explain", {"text": text, "aspect": aspect}))
+    def explain(self, text: str, aspect: str | Offsets | None = None) -> Explanation:
+        """Return aspect scores and attributions of a text, for one aspect or the whole text."""
+        return cast("Explanation", self._request("/v1/explain", {"text": text, "aspect": aspect}))
 
     def models(self) -> Models:
-        """Return what is served, and what a request may hold."""
-        return cast("Models", self._ask("/v1/models"))
+        """Return the served model and the limits of a request."""
+        return cast("Models", self._request("/v1/models"))
 
-    def _ask(self, path: str, content: object = None) -> dict[str, Any]:
+    def _request(self, path: str, content: object = None) -> dict[str, Any]:
         headers = {"Content-Type": "application/json"}
         if self.key:
             headers["Authorization"] = f"Bearer {self.key}"
@@ -150,18 +152,18 @@ class Client:
             except HTTPError as error:
                 with error:
                     if error.code != HTTPStatus.SERVICE_UNAVAILABLE or attempt == self.attempts:
-                        raise _refused(error) from error
+                        raise _service_error(error) from error
                     time.sleep(int(error.headers.get("Retry-After", "1")))
         raise AssertionError("unreachable: the last attempt returns or raises")
 
 
-def _refused(error: HTTPError) -> RefusedError:
+def _service_error(error: HTTPError) -> ServiceError:
     request_id = error.headers.get("x-request-id", "-")
     try:
-        told = json.load(error)
-        return RefusedError(error.code, told["error"], told["message"], request_id)
-    except (ValueError, KeyError):  # a proxy said it, not the service
-        return RefusedError(error.code, "failed", error.reason, request_id)
+        content = json.load(error)
+        return ServiceError(error.code, content["error"], content["message"], request_id)
+    except (ValueError, KeyError):  # the response of a proxy
+        return ServiceError(error.code, "proxy_error", error.reason, request_id)
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Score each file of a folder that has no finished output yet, into an output of its own:
+# Score each file of a folder that has no finished output yet, each into its own output folder:
 #   nightly.sh INBOX SCORED [OPTION OF capsar score]...
-# Ends with the highest code that capsar score ended with.
+# The exit code is the highest exit code of capsar score.
 set -u
 inbox=$1 scored=$2
 shift 2

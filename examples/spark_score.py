@@ -1,9 +1,9 @@
-"""Score a Parquet folder with Spark: `score_batch` in `mapInArrow`.
+"""Score a Parquet folder with Spark, by calling `score_batch` in `mapInArrow`.
 
     pip install 'capsar[bulk]' pyspark
     spark-submit examples/spark_score.py reviews/ scored/ review id fast
 
-Spark retries tasks and commits its output itself; what capsar gives is the function.
+Spark retries failed tasks and writes the output.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 SCHEMA = (
-    "aspects array<struct<surface: string, start: int, end: int, polarity: string, "
+    "aspects array<struct<text: string, start: int, end: int, polarity: string, "
     "scores: struct<negative: float, neutral: float, positive: float>, "
     "confidence: float, aspect_confidence: float>>, error string"
 )
 
 
 def main(source: str, target: str, text_column: str, kept: str, model: str = "base") -> None:
-    """Read, score and write; columns to keep are joined by commas."""
+    """Read, score and write. `kept` is a comma-separated list of columns to keep."""
     from pyspark.sql import SparkSession
 
     spark = SparkSession.builder.appName("capsar").getOrCreate()

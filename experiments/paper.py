@@ -1,6 +1,8 @@
-"""The figures printed in the paper (arXiv 1912.10785), to stand beside ours."""
+"""The results printed in the paper (arXiv 1912.10785), for comparison with ours."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 COUNTS = {
     ("restaurant", "train"): {"negative": 807, "neutral": 637, "positive": 2164},
@@ -32,11 +34,11 @@ _CAPSAR: dict[str, _Row] = {
 
 _BERT = {"bert": "BERT", "capsar-bert": "CAPSAR-BERT"}
 
-Figures = dict[tuple[str, str], float]
+Metrics = dict[tuple[str, str], float]
 """By dataset and metric."""
 
 
-def _figures(row: _Row) -> Figures:
+def _metrics(row: _Row) -> Metrics:
     names = [
         (dataset, metric)
         for dataset in ("restaurant", "laptop", "twitter")
@@ -46,12 +48,12 @@ def _figures(row: _Row) -> Figures:
     return {name: value for name, value in pairs if value is not None}
 
 
-QUOTED = {row: _figures(values) for row, values in _BASELINES.items()}
-"""Table 2: rows that the paper quotes or adds, and that are not run here."""
-CLASSIFICATION = {row: _figures(values) for row, values in _CAPSAR.items()}
+QUOTED = {row: _metrics(values) for row, values in _BASELINES.items()}
+"""Table 2: rows that the paper prints and that are not run here."""
+CLASSIFICATION = {row: _metrics(values) for row, values in _CAPSAR.items()}
 CLASSIFICATION |= {row: QUOTED[printed] for row, printed in _BERT.items()}
-"""Table 2: rows that are."""
-DETECTION: Figures = {
+"""Table 2: rows that are run here."""
+DETECTION: Metrics = {
     ("restaurant", "p_at_1"): 0.8233,
     ("restaurant", "r_at_5"): 0.7884,
     ("restaurant", "map"): 0.7139,
@@ -64,3 +66,35 @@ DETECTION: Figures = {
     ("laptop", "sentence_words"): 15.79,
 }
 """Table 4."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One aspect of one case sentence, and what each model of the paper predicts."""
+
+    name: str
+    dataset: str
+    sentence: str
+    """The sentence's id in the published test file."""
+    aspect: str
+    polarity: str
+    paper: dict[str, str]
+
+
+def _each(*predicted: str) -> dict[str, str]:
+    return dict(zip(("CAPSAR", "ANTM", "MGAN", "RAM"), predicted, strict=True))
+
+
+_POS, _NEU, _NEG = "positive", "neutral", "negative"
+CASES = (
+    Case("1a", "restaurant", "33072753#1351349#0", "chocolate raspberry cake", _POS,
+         _each(_POS, _POS, _NEG, _POS)),
+    Case("1b", "restaurant", "33072753#1351349#0", "flavor", _POS, _each(_POS, _NEG, _POS, _NEG)),
+    Case("2a", "restaurant", "15094232#1295193#2", "entrees", _NEU, _each(_NEU, _POS, _POS, _POS)),
+    Case("2b", "restaurant", "15094232#1295193#2", "duck", _POS, _each(_POS, _POS, _POS, _POS)),
+    Case("3", "laptop", "792:2", "baterry", _POS, _each(_POS, _NEG, _POS, _NEG)),
+    Case("4", "laptop", "787:272", "Startup times", _NEG, _each(_NEG, _NEG, _POS, _POS)),
+    Case("5", "laptop", "927:1", "shipping", _NEG, _each(_NEU, _NEU, _POS, _POS)),
+)  # fmt: skip
+LONG_PAIR = ("3", "4")
+"""The target-sensitive pair: one adjective, positive for one aspect, negative for the other."""

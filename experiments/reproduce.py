@@ -1,7 +1,8 @@
-"""Reproduce the paper: `python experiments/reproduce.py table1|…|all --jobs 2`.
+"""Reproduce the results: `python experiments/reproduce.py table1|…|all --jobs 2`.
 
-Runs what is missing, goes on with what was stopped, writes one JSON file a run, and renders
-`docs/results.md` from those files alone. See `experiments/README.md`.
+Runs what is missing in dependency order (a teacher, then its pseudo-labels, then its students),
+resumes what was stopped, writes one JSON file per run and renders the pages from these files.
+`--dry-run` prints the order. See `experiments/README.md`.
 """
 
 from __future__ import annotations
@@ -10,29 +11,33 @@ import argparse
 import os
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING
 
-import render_peers
-from render import RESULTS_PAGE, render
-from runs import (
+import pseudo_labels
+from pages.render import render_pages
+from run import (
     ALL,
     BERT,
     BEST,
-    BEST_PARTS,
+    BEST_ABLATIONS,
+    EXPERIMENTS,
     FOLDS,
     MAIN,
     SPANS,
     SWEEPS,
     Run,
-    finished,
+    find_run,
     planned,
-    write_json,
-    write_text,
 )
-from summarize import SUMMARY, summarize_committed
+from summarize import write_summary
 
-NEEDS = {
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+TARGETS = {
     "table1": (),
     "table2": MAIN,
     "table3": ("capsar",),
@@ -41,70 +46,146 @@ NEEDS = {
     "figures": ("capsar", *SWEEPS),
     "bert": BERT,
     "spans": FOLDS + SPANS,
-    "best": BEST + BEST_PARTS,
+    "best": BEST + BEST_ABLATIONS,
     "all": ALL,
 }
+_REFRESHING = Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One process: a run, the training of a teacher, or the pseudo-labels of a dataset."""
+
+    name: str
+    command: tuple[str, ...]
+    """A script below `experiments/` and its arguments."""
+    needs: tuple[str, ...] = ()
+    """The tasks that must end before it starts."""
+
+
+def plan(runs: Sequence[Run]) -> list[Task]:
+    """Return the tasks of some runs, each after those that it needs.
+
+    The metrics of a teacher may be committed while its bundle is missing: then it is only trained.
+    """
+    names = {run.name for run in runs}
+    tasks: dict[str, Task] = {}
+
+    def add_teacher(name: str) -> list[str]:
+        if name in names:
+            add_run(find_run(name))
+        elif find_run(name).bundle.is_dir():
+            return []
+        else:
+            tasks[name] = Task(name, ("run.py", "train", name))
+        return [name]
+
+    def add_labels(dataset: str) -> list[str]:
+        if pseudo_labels.is_labeled(dataset):
+            return []
+        needs = add_teacher(pseudo_labels.teacher_of(dataset).name)
+        name = f"pseudo-labels-{dataset}"
+        tasks[name] = Task(name, ("pseudo_labels.py", dataset), tuple(needs))
+        return [name]
+
+    def add_run(run: Run) -> None:
+        needs = [name for teacher in run.teachers for name in add_teacher(teacher)]
+        needs += add_labels(run.dataset) if run.generated_files() else []
+        tasks[run.name] = Task(run.name, ("run.py", run.name), tuple(needs))
+
+    for run in runs:
+        if run.name not in tasks:
+            add_run(run)
+    return list(tasks.values())
+
+
+def execute(tasks: Sequence[Task], jobs: int, start: Callable[[Task], bool]) -> dict[str, str]:
+    """Start each task once those that it needs have ended, at most `jobs` at a time.
+
+    Args:
+        tasks: In an order in which each stands after those that it needs.
+        jobs: The most tasks at a time.
+        start: Does one task and returns whether it succeeded.
+
+    Returns:
+        The tasks that were not done, and why.
+    """
+    waiting = list(tasks)
+    running: dict[Future[bool], Task] = {}
+    done: set[str] = set()
+    problems: dict[str, str] = {}
+    with ThreadPoolExecutor(jobs) as pool:
+        while waiting or running:
+            for task in list(waiting):
+                failed = [name for name in task.needs if name in problems]
+                if failed:
+                    problems[task.name] = f"needs {', '.join(failed)}"
+                elif len(running) < jobs and done.issuperset(task.needs):
+                    running[pool.submit(start, task)] = task
+                else:
+                    continue
+                waiting.remove(task)
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                task = running.pop(future)
+                if future.result():
+                    done.add(task.name)
+                else:
+                    problems[task.name] = "failed"
+    return problems
+
+
+def start_process(task: Task) -> bool:
+    """Run a task in its own process with one thread, then render the pages."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    script, *arguments = task.command
+    command = [sys.executable, str(EXPERIMENTS / script), *arguments]
+    succeeded = subprocess.run(command, env=environment, check=False).returncode == 0
+    with _REFRESHING:
+        refresh()
+    return succeeded
+
+
+def refresh() -> None:
+    """Write the summary and the pages from the run files."""
+    write_summary()
+    render_pages()
+
+
+def draw_figures() -> None:
+    """Draw the figures; score the sentences of the heat maps if that was not done before."""
+    from pages.figures import HEATMAPS, draw_all, score_heatmaps
+
+    bundle = planned(("capsar",))[0].bundle
+    if bundle.is_dir() and not HEATMAPS.is_file():
+        score_heatmaps(bundle)
+    draw_all()
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("what", choices=[*NEEDS, "run"])
-    parser.add_argument("name", nargs="?", help="of one run, for `run`")
-    parser.add_argument("--jobs", type=int, default=1, help="runs at a time, one thread each")
+    parser.add_argument("target", choices=TARGETS)
+    parser.add_argument("--jobs", type=int, default=1, help="tasks at a time, one thread each")
+    parser.add_argument("--dry-run", action="store_true", help="print the tasks in their order")
     options = parser.parse_args()
-    if options.what == "run":
-        return _run_here(options.name)
-    missing = [run for run in planned(NEEDS[options.what]) if run.read() is None]
-    for name in sorted({run.pretrained for run in missing if not run.can_run}):
-        print(f"left out: {name} is not below CAPSAR_ENCODERS", file=sys.stderr)
-    missing = [run for run in missing if run.can_run]
-    failed = []
+    missing = [run for run in planned(TARGETS[options.target]) if run.read() is None]
+    for run in missing:
+        needed = [run, *map(find_run, run.teachers)]
+        encoders = sorted({one.pretrained for one in needed if not one.can_run})
+        if encoders:
+            print(f"skipped: {run.name} needs {encoders} below CAPSAR_ENCODERS", file=sys.stderr)
+            missing = [other for other in missing if other != run]
+    tasks = plan(missing)
+    if options.dry_run:
+        for task in tasks:
+            print(task.name, *(f"after {name}" for name in task.needs))
+        return 0
+    problems = execute(tasks, options.jobs, start_process)
+    if options.target in ("figures", "all"):
+        draw_figures()
     refresh()
-    with ThreadPoolExecutor(options.jobs) as pool:
-        for name in pool.map(_run_apart, missing):
-            failed += [name] if name else []
-            refresh()
-    if options.what in ("figures", "all"):
-        from figures import HEATMAPS, draw_all, open_sentences
-
-        bundle = next(run.folder for run in planned(("capsar",)) if run.seed == 0) / "bundle"
-        if bundle.is_dir() and not HEATMAPS.is_file():
-            open_sentences(bundle)
-        draw_all()
-        refresh()
-    for name in failed:
-        print(f"failed: {name}", file=sys.stderr)
-    left = [run.name for run in missing if run.read() is None]
-    for name in set(left) - set(failed):
-        print(f"missing: {name}", file=sys.stderr)
-    return int(bool(left))
-
-
-def refresh() -> None:
-    """Write the summary and the pages anew from the run files at hand."""
-    summary = summarize_committed()
-    write_json(SUMMARY, summary)
-    drawn = {path.stem for path in (RESULTS_PAGE.parent / "figures").glob("*.svg")}
-    write_text(RESULTS_PAGE, render(summary, finished(), drawn))
-    render_peers.main()
-
-
-def _run_apart(run: Run) -> str:
-    """Do one run in a process of its own, with one thread; return its name if it failed."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    command = [sys.executable, str(Path(__file__)), "run", run.name]
-    code = subprocess.run(command, env=environment, check=False).returncode
-    return run.name if code else ""
-
-
-def _run_here(name: str) -> int:
-    from perform import do_run
-
-    for run in planned():
-        if run.name == name:
-            return do_run(run)
-    print(f"There is no run {name!r}; a run is SOURCE[-POINT]-DATASET-SEED", file=sys.stderr)
-    return 2
+    for name, problem in problems.items():
+        print(f"{name}: {problem}", file=sys.stderr)
+    return int(bool(problems))
 
 
 if __name__ == "__main__":

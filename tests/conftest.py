@@ -1,4 +1,4 @@
-"""What every test may use: the benchmark data if it is here, and a guard against silent skips."""
+"""Shared fixtures: benchmark data, encoders, a small bundle; and a guard against silent skips."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 
-# How long an example takes tells more of what else the machine does than of the code.
+# The time of an example depends on the load of the machine, so there is no deadline.
 settings.register_profile("capsar", deadline=None)
 settings.load_profile("capsar")
 
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder of all data; without it, tests that need it are skipped with the reason."""
+    """The data folder; tests that need it are skipped without it."""
     folder = os.environ.get("CAPSAR_DATA")
     if not folder:
         pytest.skip("CAPSAR_DATA is not set: the benchmark files may not be redistributed")
@@ -34,16 +34,16 @@ def shared() -> Path:
 
 @pytest.fixture(scope="session")
 def minilm() -> Path:
-    """The real all-MiniLM-L6-v2; without it, tests that need it are skipped with the reason."""
+    """The real all-MiniLM-L6-v2; tests that need it are skipped without it."""
     folder = os.environ.get("CAPSAR_ENCODERS")
     if not folder:
-        pytest.skip("CAPSAR_ENCODERS is not set: no pre-trained encoder is at hand")
+        pytest.skip("CAPSAR_ENCODERS is not set: no pre-trained encoder is available")
     return Path(folder).resolve() / "all-MiniLM-L6-v2"
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A real browser; without it, tests that need it are skipped with the reason."""
+    """A real browser; tests that need it are skipped without it."""
     from playwright.sync_api import sync_playwright
 
     names = ("chromium", "chromium-browser", "google-chrome")
@@ -58,27 +58,24 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def root() -> Path:
-    """The project's own folder."""
+    """The root of the repository."""
     return ROOT
 
 
 @pytest.fixture(scope="session")
 def small_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A real bundle, with all it can hold, too small and too briefly trained to be of use.
-
-    Never changed.
-    """
-    from made_reviews import write_reviews
+    """A complete bundle of a tiny network, trained for one epoch. Tests must not change it."""
+    from synthetic_reviews import write_reviews
 
     from capsar.config import run_config
-    from capsar.training.run import train
+    from capsar.training.trainer import train
 
     folder = tmp_path_factory.mktemp("small")
     data = write_reviews(folder / "reviews.csv", 120)
     sizes = {"units": 8, "primary_dim": 6, "intermediate_capsules": 4, "intermediate_dim": 8}
     content = {
         "data": {"train": str(data), "word_dim": 12},
-        "model": sizes | {"class_dim": 10, "span_weight": 1.0, "span_units": 6},
+        "model": sizes | {"class_dim": 10, "span_weight": 1.0},
         "train": {"max_epochs": 1},
     }
     return train(run_config(content), folder / "run").bundle
@@ -86,7 +83,7 @@ def small_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
-    """A real file system of a given size, for tests that fill it; only root may mount one."""
+    """A function that mounts a file system of a given size, which needs root."""
     if os.geteuid() != 0:
         pytest.skip("mounting a small file system needs root")
     mounted: list[Path] = []
@@ -105,9 +102,9 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Where everything is at hand (CAPSAR_NO_SKIPS), a skipped test is a failed one."""
+    """Report skipped tests as failures if CAPSAR_NO_SKIPS is set."""
     report = yield
     if os.environ.get("CAPSAR_NO_SKIPS") and report.skipped and not hasattr(report, "wasxfail"):
         report.outcome = "failed"
-        report.longrepr = f"skipped where nothing may be skipped: {report.longrepr}"
+        report.longrepr = f"skipped despite CAPSAR_NO_SKIPS: {report.longrepr}"
     return report

@@ -1,4 +1,4 @@
-"""The Analyzer: exact places, answers that depend on nothing but the text, any text at all."""
+"""The Analyzer: exact offsets, predictions that depend only on the text, arbitrary texts."""
 
 from __future__ import annotations
 
@@ -17,10 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_export import all_nodes
 
-from capsar.analyze import Analyzer, load
-from capsar.aspects import find_aspects
 from capsar.bundle import write_bundle
-from capsar.data.example import AspectSpan
 from capsar.data.readers import read_examples
 from capsar.errors import (
     ArtifactError,
@@ -30,10 +27,14 @@ from capsar.errors import (
     MissingExtraError,
     VersionMismatchError,
 )
-from capsar.labels import CLASSES, Polarity
-from capsar.text import segment
-from capsar.training.predictor import NetworkPredictor
-from capsar.training.run import load_network
+from capsar.inference.analyzer import Analyzer, load
+from capsar.inference.decoding import decode_capsules
+from capsar.inference.engine import PaddedBatch
+from capsar.inference.inputs import Request
+from capsar.schema import CLASSES, AspectSpan, Polarity
+from capsar.tokenizer import tokenize_words
+from capsar.training.initialize import load_network
+from capsar.training.validation import NetworkPredictor
 
 
 @pytest.fixture(scope="session")
@@ -50,7 +51,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ids="-".join,
 )
 def family(request: pytest.FixtureRequest) -> tuple[str, str]:
-    """Each family and storage option, and what runs it."""
+    """Each network family and storage option, and its backend."""
     return request.param  # type: ignore[no-any-return]
 
 
@@ -66,25 +67,25 @@ def analyzer(bundle: Path, family: tuple[str, str]) -> Analyzer:
 
 @pytest.fixture(scope="session")
 def atol(family: tuple[str, str]) -> float:
-    """How far an answer may move with its neighbours: as far as the last digits of its numbers."""
+    """The tolerance of scores between batches: rounding only."""
     return 1e-5 if family[1] == "onnxruntime" else 2e-3
 
 
 def test_given_aspects_are_classified(analyzer: Analyzer, atol: float) -> None:
     text = "The soup was awful on day 3, but I found the staff rather perfect."
-    (answers,) = analyzer.classify([text], [["soup", AspectSpan(45, 50)]])
-    assert [(a.text, a.start, a.end) for a in answers] == [("soup", 4, 8), ("staff", 45, 50)]
-    assert answers[0].polarity == max(answers[0].scores, key=answers[0].scores.__getitem__)
+    (found,) = analyzer.classify([text], [["soup", AspectSpan(45, 50)]])
+    assert [(a.text, a.start, a.end) for a in found] == [("soup", 4, 8), ("staff", 45, 50)]
+    assert found[0].polarity == max(found[0].scores, key=found[0].scores.__getitem__)
     again, nothing = analyzer.classify([text, text], ["soup", []])
-    assert again[0].scores == pytest.approx(answers[0].scores, abs=atol)
+    assert again[0].scores == pytest.approx(found[0].scores, abs=atol)
     assert nothing == []
-    assert set(answers[0].as_dict()) == {
+    assert set(found[0].as_dict()) == {
         "text", "start", "end", "polarity", "scores", "confidence", "aspect_confidence",
         "abstained",
     }  # fmt: skip
 
 
-def test_a_backend_says_what_it_cannot_do(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsupported_backends_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="onnxruntime, openvino; got 'tpu'"):
         load(make_bundle("bert", folder), backend="tpu")
     with pytest.raises(ConfigError, match="for transformers"):
@@ -94,13 +95,13 @@ def test_a_backend_says_what_it_cannot_do(folder: Path, monkeypatch: pytest.Monk
         load(make_bundle("bert", folder), backend="openvino")
 
 
-def test_what_was_learnt_is_told(folder: Path) -> None:
+def test_a_trained_model_predicts_what_it_learned(folder: Path) -> None:
     text = "The soup was awful on day 3, but I found the staff rather perfect."
-    ((answer,),) = load(make_bundle("bigru", folder)).classify([text], ["soup"])
-    assert answer.polarity is Polarity.NEGATIVE
+    ((found,),) = load(make_bundle("bigru", folder)).classify([text], ["soup"])
+    assert found.polarity is Polarity.NEGATIVE
 
 
-def test_the_analyzer_says_what_the_network_says(
+def test_the_analyzer_matches_the_network(
     analyzer: Analyzer, bundle: Path, folder: Path, family: tuple[str, str]
 ) -> None:
     examples = list(read_examples(folder / "reviews.csv"))
@@ -110,25 +111,25 @@ def test_the_analyzer_says_what_the_network_says(
     np.testing.assert_allclose(ours, theirs, atol=0.02 if rounded else 1e-4)
 
 
-def test_an_answer_depends_on_its_text_alone(analyzer: Analyzer, folder: Path, atol: float) -> None:
+def test_predictions_depend_on_the_text_only(analyzer: Analyzer, folder: Path, atol: float) -> None:
     """Not on batch, order or padding; the longest sentences need several windows."""
     examples = list(read_examples(folder / "reviews.csv"))[:60]
     texts = [f"{e.text} Again. " * (1 + 7 * (i % 5 == 0)) for i, e in enumerate(examples)]
     aspects = [e.aspect for e in examples]
     together = analyzer.classify(texts, aspects)
     backwards = analyzer.classify(texts[::-1], aspects[::-1])[::-1]
-    opened = analyzer.open_sentences(texts)
+    scored = analyzer.score_sentences(texts)
     for i, (text, aspect) in enumerate(zip(texts, aspects, strict=True)):
         for others in (analyzer.classify([text], [aspect])[0], backwards[i]):
             for polarity in CLASSES:
                 expected = pytest.approx(others[0].scores[polarity], abs=atol)
                 assert together[i][0].scores[polarity] == expected
-        (alone,) = analyzer.open_sentences([text])
-        np.testing.assert_allclose(opened[i].lengths, alone.lengths, atol=atol)
-        np.testing.assert_allclose(opened[i].scores, alone.scores, atol=atol)
+        (alone,) = analyzer.score_sentences([text])
+        np.testing.assert_allclose(scored[i].lengths, alone.lengths, atol=atol)
+        np.testing.assert_allclose(scored[i].scores, alone.scores, atol=10 * atol)
 
 
-def test_no_graph_quantises_by_its_batch(bundle: Path) -> None:
+def test_no_graph_quantizes_per_batch(bundle: Path) -> None:
     import onnx
 
     for name in ("encoder.onnx", "capsules.onnx"):
@@ -136,44 +137,44 @@ def test_no_graph_quantises_by_its_batch(bundle: Path) -> None:
         assert not {kind for kind in nodes if kind.startswith("Dynamic")}
 
 
-def test_explanations_sum_to_the_lengths(analyzer: Analyzer) -> None:
+def test_attributions_sum_to_the_lengths(analyzer: Analyzer) -> None:
     text = "The soup was awful, truly!"
     for aspect in (None, "soup"):
         explanation = analyzer.explain(text, aspect)
         words = [text[start:end] for start, end in explanation.words]
         assert words == ["The", "soup", "was", "awful", ",", "truly", "!"]
         for polarity in CLASSES:
-            shares = explanation.because[polarity]
-            assert sum(shares) == pytest.approx(explanation.lengths[polarity], abs=1e-4)
-            assert all(-1.001 <= score <= 1.001 for score in explanation.about[polarity])
+            attributions = explanation.attributions[polarity]
+            assert sum(attributions) == pytest.approx(explanation.lengths[polarity], abs=1e-4)
+            assert len(explanation.aspect_scores[polarity]) == len(words)
 
 
-def test_streams_answer_in_order_and_read_no_further_than_they_must(
+def test_streams_keep_the_order_and_read_no_more_than_a_chunk_ahead(
     analyzer: Analyzer, atol: float
 ) -> None:
     texts = [f"The soup was {'very ' * (i % 7)}great on day {i}." for i in range(2500)]
-    asked = 0
+    taken = 0
 
     def source() -> object:
-        nonlocal asked
+        nonlocal taken
         for text in texts:
-            asked += 1
+            taken += 1
             yield text, "soup"
 
     stream = analyzer.classify_stream(source())  # type: ignore[arg-type]
     first = next(stream)
-    assert asked == 1024
-    answers = [first, *stream]
-    assert len(answers) == len(texts)
+    assert taken == 1024
+    results = [first, *stream]
+    assert len(results) == len(texts)
     for index in (0, 1, 999, 1024, 2499):
         alone = analyzer.classify([texts[index]], ["soup"])[0][0]
         for polarity in CLASSES:
-            assert answers[index][0].scores[polarity] == pytest.approx(
+            assert results[index][0].scores[polarity] == pytest.approx(
                 alone.scores[polarity], abs=atol
             )
 
 
-def test_wrong_questions_are_refused(analyzer: Analyzer) -> None:
+def test_invalid_inputs_are_refused(analyzer: Analyzer) -> None:
     with pytest.raises(AspectNotFoundError, match="'dog' does not occur"):
         analyzer.classify(["The cat."], ["dog"])
     with pytest.raises(DataError, match="2 texts need as many aspects, got 1"):
@@ -186,7 +187,7 @@ def test_wrong_questions_are_refused(analyzer: Analyzer) -> None:
         analyzer.classify(["a"], [[7]])  # type: ignore[list-item]
 
 
-def test_wrong_settings_are_refused(bundle: Path) -> None:
+def test_invalid_settings_are_refused(bundle: Path) -> None:
     with pytest.raises(ConfigError, match="threads must be from 1 to"):
         load(bundle, threads=0)
     with pytest.raises(ConfigError, match="Providers"):
@@ -196,7 +197,7 @@ def test_wrong_settings_are_refused(bundle: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["encoder.onnx", "capsules.onnx"])
-def test_a_graph_that_is_none_is_named(bundle: Path, tmp_path: Path, name: str) -> None:
+def test_an_invalid_graph_is_named(bundle: Path, tmp_path: Path, name: str) -> None:
     own = ("config.json", "manifest.json")
     files = {p.name: p.read_bytes() for p in bundle.iterdir() if p.name not in own}
     config = json.loads((bundle / "config.json").read_text())
@@ -209,36 +210,36 @@ def test_a_graph_that_is_none_is_named(bundle: Path, tmp_path: Path, name: str) 
         load(tmp_path / "c")
 
 
-def test_a_model_of_another_idea_of_a_word_is_refused(bundle: Path, tmp_path: Path) -> None:
+def test_a_model_with_another_segmentation_is_refused(bundle: Path, tmp_path: Path) -> None:
     own = ("config.json", "manifest.json")
     files = {p.name: p.read_bytes() for p in bundle.iterdir() if p.name not in own}
     write_bundle(tmp_path / "b", {"segmentation": "syllables-9"}, files)
-    with pytest.raises(VersionMismatchError, match="cut by 'syllables-9'"):
+    with pytest.raises(VersionMismatchError, match="segmentation 'syllables-9'"):
         load(tmp_path / "b")
 
 
-def check_places(analyzer: Analyzer, text: str) -> None:
-    for answer in analyzer.analyze([text])[0]:
-        assert text[answer.start : answer.end] == answer.text
-        assert answer.text
+def check_offsets(analyzer: Analyzer, text: str) -> None:
+    for aspect in analyzer.analyze([text])[0]:
+        assert text[aspect.start : aspect.end] == aspect.text
+        assert aspect.text
 
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(st.characters(codec=None, categories=None)))
-def test_any_text_is_answered(analyzer: Analyzer, text: str) -> None:
-    check_places(analyzer, text)
+def test_any_text_is_accepted(analyzer: Analyzer, text: str) -> None:
+    check_offsets(analyzer, text)
 
 
-def test_hostile_texts_are_answered_in_place(analyzer: Analyzer) -> None:
+def test_offsets_of_hostile_texts(analyzer: Analyzer) -> None:
     generator = random.Random(0)
     texts = ["".join(generator.choices(HOSTILE, k=generator.randrange(14))) for _ in range(1_000)]
     texts += ["", " ", "\0" * 50, "x" * 1_000_000, "ab " * 20_000, "\r\n" * 500, "!" * 20_000]
-    for text, answers in zip(texts, analyzer.analyze_stream(texts), strict=True):
-        for answer in answers:
-            assert text[answer.start : answer.end] == answer.text
+    for text, aspects in zip(texts, analyzer.analyze_stream(texts), strict=True):
+        for aspect in aspects:
+            assert text[aspect.start : aspect.end] == aspect.text
 
 
-def test_threads_share_one_analyzer(analyzer: Analyzer) -> None:
+def test_threads_can_share_one_analyzer(analyzer: Analyzer) -> None:
     opinions = ("great", "awful", "plain")
     texts = [f"The soup was {opinions[i % 3]} on day {i}{' again' * (i % 5)}." for i in range(100)]
     serial = analyzer.analyze(texts)
@@ -247,12 +248,12 @@ def test_threads_share_one_analyzer(analyzer: Analyzer) -> None:
         assert all(job.result() == serial for job in jobs)
 
 
-def test_aspects_are_found_by_hand() -> None:
-    """Capsules .9 and .6 are active; the third is not, whatever it says."""
+def test_decoded_capsules_by_hand() -> None:
+    """The capsules of length .9 and .6 are active, the other is not."""
     text = "Cold soup , nice big room !"
-    words = segment(text)
+    words = tokenize_words(text)
     lengths = np.array([0.9, 0.1, 0.6], dtype=np.float32)
-    about = np.array(
+    similarity = np.array(
         [
             [0.1, 0.8, 0.9, 0.0, 0.0, 0.5, 0.9],
             [0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9],
@@ -260,15 +261,15 @@ def test_aspects_are_found_by_hand() -> None:
         ],
         dtype=np.float32,
     )
-    found = find_aspects(text, words, lengths, about, threshold=0.5)
-    # "soup": .72 against .54; "room": .45 against .48, so it goes with "big"; no punctuation.
+    found = decode_capsules(text, words, lengths, similarity, threshold=0.5)
+    # "soup": .72 > .54; "room": .45 < .48, so it belongs to "big"; no punctuation.
     assert [(a.text, a.polarity) for a in found] == [("soup", "negative"), ("big room", "positive")]
-    none_active = find_aspects(text, words, lengths / 10, about, threshold=0.5)
+    none_active = decode_capsules(text, words, lengths / 10, similarity, threshold=0.5)
     assert {a.polarity for a in none_active} == {Polarity.NEGATIVE}
-    assert find_aspects("", [], lengths, about, threshold=0.5) == []
+    assert decode_capsules("", [], lengths, similarity, threshold=0.5) == []
 
 
-def test_no_torch_and_no_socket_are_needed(bundle: Path, family: tuple[str, str]) -> None:
+def test_inference_needs_neither_torch_nor_sockets(bundle: Path, family: tuple[str, str]) -> None:
     text = "The soup was awful, and the battery life, again and again, rather great."
     code = f"""
 import sys
@@ -289,26 +290,40 @@ print(repr((analyzer.classify([{text!r}], [["soup", "battery life"]]), analyzer.
     assert done.stdout.strip() == repr(same)
 
 
-def test_opened_sentences_are_explained_ones(analyzer: Analyzer, atol: float) -> None:
+def test_scored_sentences_match_explanations(analyzer: Analyzer, atol: float) -> None:
     texts = ["The soup was great.", "", *HOSTILE, "I found the pool rather cold, but the staff ok."]
-    opened = analyzer.open_sentences(texts)
-    assert len(opened) == len(texts)
-    for text, found in zip(texts, opened, strict=True):
+    scored = analyzer.score_sentences(texts)
+    assert len(scored) == len(texts)
+    for text, found in zip(texts, scored, strict=True):
         alone = analyzer.explain(text)
-        assert found.scores.shape == (len(CLASSES), len(segment(text)))
+        assert found.scores.shape == (len(CLASSES), len(tokenize_words(text)))
         assert found.lengths == pytest.approx(list(alone.lengths.values()), abs=atol)
-        expected = np.array(list(alone.about.values())).reshape(found.scores.shape)
-        assert found.scores == pytest.approx(expected, abs=atol)
+        expected = np.array(list(alone.aspect_scores.values())).reshape(found.scores.shape)
+        assert found.scores == pytest.approx(expected, abs=10 * atol)
 
 
-def test_the_model_that_ships_runs_on_openvino_too() -> None:
-    """Its weights are stored in 8 bits, and of a size at which OpenVINO has kernels for that."""
+def test_a_bundled_model_runs_on_openvino() -> None:
+    """Its weights are stored as int8, and large enough for OpenVINO's int8 kernels."""
     texts = ["The soup was cold.", "The camera is superb, but the battery dies by noon.", "Fine."]
     analyzer = load("base", backend="openvino")
     alone = [analyzer.analyze([text])[0] for text in texts]
-    answers = zip(analyzer.analyze(texts), load("base").analyze(texts), alone, strict=True)
-    for found, expected, by_itself in answers:
+    results = zip(analyzer.analyze(texts), load("base").analyze(texts), alone, strict=True)
+    for found, expected, by_itself in results:
         assert [(a.text, a.polarity) for a in found] == [(a.text, a.polarity) for a in expected]
         for one, other, single in zip(found, expected, by_itself, strict=True):
             assert one.scores == pytest.approx(other.scores, abs=0.01)
             assert one.scores == pytest.approx(single.scores, abs=2e-3)
+
+
+def test_aspect_scores_are_the_dot_product_with_unit_reconstructions(folder: Path) -> None:
+    """That is the cosine similarity times the norm of the word's vector."""
+    analyzer = load(make_bundle("bigru", folder))
+    engine, request = analyzer._engine, Request.whole_text("The soup was awful.")
+    (found,) = engine.predict([request], ("similarity", "aspect_scores"))
+    (encoding,) = engine.tokenizer.encode([request.tokens()], [[]])
+    vectors = engine.encode(PaddedBatch.from_encodings([encoding])).word_vectors.numpy()[0]
+    expected = found.scores["similarity"][0] * np.linalg.norm(vectors, axis=-1)
+    np.testing.assert_allclose(found.scores["aspect_scores"][0], expected, rtol=1e-5)
+    assert analyzer.explain(request.text).aspect_scores[Polarity.NEGATIVE] == pytest.approx(
+        tuple(expected[0].tolist()), rel=1e-4
+    )

@@ -1,4 +1,4 @@
-"""The command line: help, output for people and machines, exit codes."""
+"""The command line: help, text and JSON output, exit codes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import typer.testing
-from made_reviews import write_reviews
+from synthetic_reviews import write_reviews
 
 import capsar.cli as capsar_cli
 from capsar.bundle import (
@@ -29,9 +29,9 @@ from capsar.bundle import (
     write_bundle,
 )
 from capsar.cli.train import _Progress
-from capsar.evaluation.metrics import Figures
-from capsar.training.held_back import DevFigures
+from capsar.evaluation.metrics import PolarityMetrics
 from capsar.training.loop import StepInfo
+from capsar.training.validation import ValidationMetrics
 
 
 def capsar(
@@ -59,7 +59,7 @@ def test_help_and_version() -> None:
 
 
 def commands(group: Any, *names: str) -> Iterator[tuple[str, ...]]:
-    """The names of every command below a group of commands."""
+    """Yield the names of all commands of a group."""
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
             yield from commands(command, *names, name)
@@ -67,7 +67,7 @@ def commands(group: Any, *names: str) -> Iterator[tuple[str, ...]]:
             yield (*names, name)
 
 
-def test_the_help_of_every_command_shows_an_example() -> None:
+def test_help_of_every_command_has_an_example() -> None:
     app = typer.main.get_command(capsar_cli.app)
     found = list(commands(app))
     assert len(found) >= 7
@@ -79,7 +79,7 @@ def test_the_help_of_every_command_shows_an_example() -> None:
         assert any(line.startswith(" ".join(("capsar", *names, ""))) for line in lines), names
 
 
-def test_the_list_says_where_to_get_what_is_missing(tmp_path: Path) -> None:
+def test_data_list_names_the_source_of_missing_files(tmp_path: Path) -> None:
     done = capsar("data", "list", data=tmp_path)
     assert done.returncode == 0
     assert "mams" in done.stdout
@@ -88,18 +88,18 @@ def test_the_list_says_where_to_get_what_is_missing(tmp_path: Path) -> None:
     )
     assert "CAPSAR_DATA is not set" in capsar("data", "list").stderr
     entries = json.loads(capsar("data", "list", "--json", data=tmp_path).stdout)
-    assert {"name", "licence", "files", "present"} <= set(entries[0])
+    assert {"name", "license", "files", "present"} <= set(entries[0])
 
 
 @pytest.mark.data
-def test_the_list_shows_what_is_here(shared: Path) -> None:
+def test_data_list_marks_missing_files(shared: Path) -> None:
     listed = capsar("data", "list", data=shared).stdout
-    assert listed.count("(missing)") == 2  # the vectors of the model that ships, now and next
+    assert listed.count("(missing)") == 2  # vectors of the bundled models
     assert "glove.6B.50d" in listed
     assert "glove.6B.100d.wink" in listed
 
 
-def test_check_names_every_bad_row(tmp_path: Path) -> None:
+def test_data_check_names_every_bad_row(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     path.write_text("review,aspect,polarity\nCold soup.,soup,negative\nCold soup.,stew,negative\n")
     done = capsar("data", "check", path, "--text-column", "review")
@@ -108,7 +108,7 @@ def test_check_names_every_bad_row(tmp_path: Path) -> None:
     assert "labels: 2 negative" in done.stdout
 
 
-def test_check_as_json(tmp_path: Path) -> None:
+def test_data_check_json(tmp_path: Path) -> None:
     for name in ("a.csv", "b.csv"):
         (tmp_path / name).write_text("text,aspect,polarity\nCold soup.,soup,negative\n")
     done = capsar("data", "check", tmp_path, "--json")
@@ -120,7 +120,7 @@ def test_check_as_json(tmp_path: Path) -> None:
     assert "1 sentences equal and 0 nearly equal" in done.stdout
 
 
-def test_what_cannot_be_printed_is_escaped(tmp_path: Path) -> None:
+def test_unprintable_characters_are_escaped(tmp_path: Path) -> None:
     path = tmp_path / "mine.jsonl"
     path.write_text('{"text": "x", "aspect": "\\ud800\\u202e", "polarity": "neutral"}\n')
     done = capsar("data", "check", path)
@@ -129,7 +129,7 @@ def test_what_cannot_be_printed_is_escaped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["absent.csv"], ["."], ["mams"], []])
-def test_bad_input_is_exit_code_2_and_a_message(tmp_path: Path, arguments: list[str]) -> None:
+def test_bad_input_exits_with_code_2(tmp_path: Path, arguments: list[str]) -> None:
     done = capsar("data", "check", *arguments, data=tmp_path, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stdout == ""
@@ -139,7 +139,7 @@ def test_bad_input_is_exit_code_2_and_a_message(tmp_path: Path, arguments: list[
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small run from the command line, as a user would start it."""
+    """A folder with a small run, trained from the command line."""
     folder = tmp_path_factory.mktemp("train")
     write_reviews(folder / "reviews.csv", 150)
     done = capsar(
@@ -149,27 +149,27 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert result["bundle"] == "run/bundle"
-    assert "epoch 2: dev accuracy" in done.stderr
+    assert "epoch 2: validation accuracy" in done.stderr
     return folder
 
 
-def test_a_trained_model_is_evaluated(trained: Path) -> None:
+def test_evaluate(trained: Path) -> None:
     write_reviews(trained / "held-out.csv", 60, seed=3)
     done = capsar("evaluate", "run/bundle", "--data", "held-out.csv", cwd=trained)
     assert done.returncode == 0, done.stderr
-    assert "60 examples, 0 left out" in done.stdout
+    assert "60 examples, 0 excluded" in done.stdout
     assert "95 % interval" in done.stdout
     assert done.stdout.count("positive") == 3
     done = capsar("evaluate", "run/bundle", "--data", "held-out.csv", "--json", cwd=trained)
     document = json.loads(done.stdout)
-    assert document["figures"]["num_examples"] == 60
+    assert document["metrics"]["num_examples"] == 60
     assert document["warnings"] == []
     manifest = (trained / "run" / "bundle" / MANIFEST).read_bytes()
     assert document["model_sha256"] == hashlib.sha256(manifest).hexdigest()
-    assert sum(map(sum, document["figures"]["confusion"])) == 60
+    assert sum(map(sum, document["metrics"]["confusion"])) == 60
 
 
-def test_aspects_that_a_model_finds_by_itself_are_judged(trained: Path) -> None:
+def test_evaluate_spans(trained: Path) -> None:
     text = "text,aspect,polarity\nThe soup was cold.,soup,negative\nWe came back.,,\n"
     (trained / "some.csv").write_text(text)
     arguments = ("evaluate", "run/bundle", "--data", "some.csv", "--spans")
@@ -178,29 +178,10 @@ def test_aspects_that_a_model_finds_by_itself_are_judged(trained: Path) -> None:
     assert "aspects per 100 of the 1 sentences without any" in done.stdout
     spans = json.loads(capsar(*arguments, "--json", cwd=trained).stdout)["found"]["capsules"]
     assert (spans["num_sentences"], spans["num_without"], spans["spans"]["gold"]) == (2, 1, 1)
-    assert spans["false_per_100"] >= 100  # opened capsules always name a word
+    assert spans["false_per_100"] >= 100  # capsules always yield a word
 
 
-def test_faithfulness_of_any_model(trained: Path) -> None:
-    write_reviews(trained / "held-out.csv", 20, seed=3)
-    arguments = ("evaluate", "run/bundle", "--data", "held-out.csv", "--faithfulness")
-    done = capsar(*arguments, cwd=trained)
-    assert done.returncode == 0, done.stderr
-    table = done.stdout.partition("words ranked by")[2].splitlines()[1:]
-    assert [line.split()[0] for line in table] == [
-        "because", "random", "comprehensiveness_vs_random", "sufficiency_vs_random",
-    ]  # fmt: skip
-    done = capsar(*arguments, "--gradients", "--json", cwd=trained)
-    found = json.loads(done.stdout)["faithfulness"]
-    assert found["num_examples"] == 20
-    for name in ("comprehensiveness", "sufficiency"):
-        assert {name, f"{name}_random", f"{name}_gradient", f"{name}_gradient_norm"} <= set(found)
-        assert found[f"{name}_vs_random"]["low"] <= found[f"{name}_vs_random"]["high"]
-    done = capsar("evaluate", "run/bundle", "--data", "held-out.csv", "--gradients", cwd=trained)
-    assert (done.returncode, "give both" in done.stderr) == (2, True)
-
-
-def test_a_review_is_shown_sentence_by_sentence(trained: Path) -> None:
+def test_analyze_shows_a_review_by_sentence(trained: Path) -> None:
     review = "The soup was great.<br/>Awful staff!! The <b>room</b> was plain."
     done = capsar("analyze", review, "--model", "run/bundle", "--html", "page.html", cwd=trained)
     assert done.returncode == 0, done.stderr
@@ -221,7 +202,7 @@ def test_a_review_is_shown_sentence_by_sentence(trained: Path) -> None:
 
 @pytest.mark.data
 @pytest.mark.parametrize("dataset", ["semeval14-restaurants", "semeval14-laptops"])
-def test_robustness_of_any_model(trained: Path, shared: Path, dataset: str) -> None:
+def test_evaluate_robustness(trained: Path, shared: Path, dataset: str) -> None:
     arguments = ("evaluate", "run/bundle", "--dataset", dataset, "--robustness")
     done = capsar(*arguments, cwd=trained, data=shared)
     assert done.returncode == 0, done.stderr
@@ -231,41 +212,39 @@ def test_robustness_of_any_model(trained: Path, shared: Path, dataset: str) -> N
     done = capsar(*arguments, "--json", cwd=trained, data=shared)
     document = json.loads(done.stdout)
     original = document["robustness"]["variants"]["original"]
-    assert original["num_examples"] == document["figures"]["num_examples"]
-    assert original["accuracy"] == pytest.approx(document["figures"]["accuracy"], abs=0.01)
+    assert original["num_examples"] == document["metrics"]["num_examples"]
+    assert original["accuracy"] == pytest.approx(document["metrics"]["accuracy"], abs=0.01)
     assert document["robustness"]["ars"] <= original["accuracy"]
     assert 0 < document["mixed_polarity"]["num_examples"] < original["num_examples"]
 
 
-def test_unsure_answers_are_marked_and_confidences_judged(
-    small_bundle: Path, tmp_path: Path
-) -> None:
-    asked = ("analyze", "The soup was cold.", "--model", small_bundle, "--aspect", "soup")
-    assert "soup: not sure" in capsar(*asked, "--min-confidence", 1).stdout
-    (answer,) = json.loads(capsar(*asked, "--min-confidence", 1, "--json").stdout)["aspects"]
-    assert answer["abstained"] is True
-    assert 0 < answer["confidence"] < 1
-    assert answer["aspect_confidence"] is None
-    assert "soup: not sure" not in capsar(*asked).stdout
-    refused = capsar(*asked, "--min-confidence", 2)
+def test_min_confidence_and_evaluate_confidence(small_bundle: Path, tmp_path: Path) -> None:
+    command = ("analyze", "The soup was cold.", "--model", small_bundle, "--aspect", "soup")
+    assert "soup: uncertain" in capsar(*command, "--min-confidence", 1).stdout
+    (aspect,) = json.loads(capsar(*command, "--min-confidence", 1, "--json").stdout)["aspects"]
+    assert aspect["abstained"] is True
+    assert 0 < aspect["confidence"] < 1
+    assert aspect["aspect_confidence"] is None
+    assert "soup: uncertain" not in capsar(*command).stdout
+    refused = capsar(*command, "--min-confidence", 2)
     assert (refused.returncode, "from 0 to 1" in refused.stderr) == (2, True)
-    refused = capsar(*asked[:4], "--mode", "words")
+    refused = capsar(*command[:4], "--mode", "words")
     assert (refused.returncode, "spans, capsules" in refused.stderr) == (2, True)
-    opened = json.loads(capsar(*asked[:4], "--mode", "capsules", "--json").stdout)
-    assert opened["aspects"]
+    found = json.loads(capsar(*command[:4], "--mode", "capsules", "--json").stdout)
+    assert found["aspects"]
 
     data = write_reviews(tmp_path / "held-out.csv", 40, seed=3)
     arguments = ("evaluate", small_bundle, "--data", data, "--confidence", "--spans")
     done = capsar(*arguments)
     assert done.returncode == 0, done.stderr
-    for told in ("found by spans", "found by capsules", "ece_bound", "uncalibrated"):
-        assert told in done.stdout
-    judged = json.loads(capsar(*arguments, "--json").stdout)
-    assert set(judged["confidence"]) == {"calibrated", "uncalibrated"}
-    assert judged["confidence"]["calibrated"]["num_examples"] == 40
+    for name in ("found by spans", "found by capsules", "ece_bound", "uncalibrated"):
+        assert name in done.stdout
+    document = json.loads(capsar(*arguments, "--json").stdout)
+    assert set(document["confidence"]) == {"calibrated", "uncalibrated"}
+    assert document["confidence"]["calibrated"]["num_examples"] == 40
 
 
-def test_texts_are_analyzed_for_machines(trained: Path) -> None:
+def test_analyze_json(trained: Path) -> None:
     (trained / "texts.txt").write_text("The soup was great.\n\nAwful staff!\n", encoding="utf-8")
     done = capsar("analyze", "texts.txt", "--model", "run/bundle", "--json", cwd=trained)
     assert done.returncode == 0, done.stderr
@@ -283,7 +262,7 @@ def test_texts_are_analyzed_for_machines(trained: Path) -> None:
     assert set(aspect["scores"]) == {"negative", "neutral", "positive"}
 
 
-def test_texts_are_analyzed_for_people(trained: Path) -> None:
+def test_analyze_colored_output(trained: Path) -> None:
     text = "The [bold]soup[/bold] was <b>great</b> \u202e\U0001f600."
     done = capsar(
         "analyze", text, "--aspect", "soup", "--model", "run/bundle", "--html", "page.html",
@@ -296,34 +275,45 @@ def test_texts_are_analyzed_for_people(trained: Path) -> None:
     assert [line.split()[0] for line in lines[2:]] == ["negative", "neutral", "positive"]
     assert all("[bold]soup[/bold]" in line for line in lines[2:])
     page = (trained / "page.html").read_text(encoding="utf-8")
-    assert "<b>" not in page  # the text is shown, not interpreted
+    assert "<b>" not in page  # markup is escaped
+    colors = re.findall(r"background-color: ([^;}\s]+)", page)
+    assert len(set(colors)) > 2
+    assert all(re.fullmatch(r"#[0-9a-f]{6}", color) for color in colors)
     assert "great" in page
 
 
-def test_capsules_are_shown_below_what_they_were_asked_about(small_bundle: Path) -> None:
-    asked = ("analyze", "Cold soup, warm tea.", "--model", small_bundle)
-    given = capsar(*asked, "--aspect", "tea", "--aspect", "soup").stdout.splitlines()
-    labels = [line for line in given if line.startswith("capsule")]
+def test_analyze_shows_capsule_lengths_per_aspect(small_bundle: Path) -> None:
+    command = ("analyze", "Cold soup, warm tea.", "--model", small_bundle)
+    lines = capsar(*command, "--aspect", "tea", "--aspect", "soup").stdout.splitlines()
+    labels = [line for line in lines if line.startswith("capsule")]
     assert labels == ["capsule lengths for tea:", "capsule lengths for soup:"]
-    assert [line.split()[0] for line in given[3:6]] == ["negative", "neutral", "positive"]
-    assert all(line.startswith("  ") for line in given[3:6])
-    found = capsar(*asked).stdout.splitlines()
+    assert [line.split()[0] for line in lines[3:6]] == ["negative", "neutral", "positive"]
+    assert all(line.startswith("  ") for line in lines[3:6])
+    found = capsar(*command).stdout.splitlines()
     assert "capsule lengths for the whole sentence:" in found
 
 
-def test_tables_are_analyzed_by_their_column_of_texts(small_bundle: Path, tmp_path: Path) -> None:
-    """Not line by line, and whatever is wrong with the labels beside them."""
+def test_analyze_reads_the_text_column_of_tables(small_bundle: Path, tmp_path: Path) -> None:
+    """Rows may span several lines, and invalid labels are ignored."""
     review = '7,"Cold ""soup"",\nwarm tea.",stew,0\n8,,,\n9,Café,,\n'
     (tmp_path / "r.csv").write_text(f"id,review,aspect,polarity\n{review}", encoding="latin-1")
     (tmp_path / "r.tsv").write_text("review\tstart\nFine, staff\t3\n")
     (tmp_path / "r.jsonl").write_text('{"review": "Cold soup.", "polarity": 9}\n{"review": null}\n')
-    asked = ("--text-column", "review", "--encoding", "latin-1", "--json", "--model", small_bundle)
+    options = (
+        "--text-column",
+        "review",
+        "--encoding",
+        "latin-1",
+        "--json",
+        "--model",
+        small_bundle,
+    )
     for name, texts in (
         ("r.csv", ['Cold "soup",\nwarm tea.', "", "Café"]),
         ("r.tsv", ["Fine, staff"]),
         ("r.jsonl", ["Cold soup.", ""]),
     ):
-        done = capsar("analyze", name, *asked, cwd=tmp_path)
+        done = capsar("analyze", name, *options, "--model", small_bundle, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert [json.loads(line)["text"] for line in done.stdout.splitlines()] == texts
 
@@ -331,18 +321,22 @@ def test_tables_are_analyzed_by_their_column_of_texts(small_bundle: Path, tmp_pa
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("r.csv", b"id,review\n1,Cold soup.\n", "found ['id', 'review']. Rename the column or say"),
+        (
+            "r.csv",
+            b"id,review\n1,Cold soup.\n",
+            "found ['id', 'review']; choose the text column with",
+        ),
         ("r.csv", b"text,id\nCold soup.\n", "line 2: expected 2 fields"),
         ("r.csv", b"text\ncaf\xe9\n", "--encoding cp1252"),
         ("r.jsonl", b'{"review": "Cold soup."}\n', "no field 'text'; found ['review']"),
         ("r.jsonl", b'{"text": 7}\n', "must hold text, got int"),
         ("r.jsonl", b"Cold soup.\n", "line 1: not JSON"),
-        ("r.parquet", b"PAR1", "`capsar score` reads Parquet"),
-        ("r.csv.gz", b"", "`capsar score` reads Parquet"),
-        ("r.xml", b"<a/>", "give CSV, TSV or JSON Lines, or a text a line"),
+        ("r.parquet", b"PAR1", "`capsar score` also reads Parquet"),
+        ("r.csv.gz", b"", "`capsar score` also reads Parquet"),
+        ("r.xml", b"<a/>", "expected CSV, TSV or JSON Lines, or one text per line"),
     ],
 )
-def test_tables_without_texts_are_refused(
+def test_analyze_rejects_unsupported_files(
     tmp_path: Path, name: str, content: bytes, message: str
 ) -> None:
     (tmp_path / name).write_bytes(content)
@@ -351,21 +345,21 @@ def test_tables_without_texts_are_refused(
     assert message in done.stderr
 
 
-def test_a_model_is_inspected(small_bundle: Path) -> None:
+def test_inspect(small_bundle: Path) -> None:
     done = capsar("inspect", small_bundle)
     assert done.returncode == 0, done.stderr
-    assert "every file is as its manifest says" in done.stdout
-    for name in ({*FILES} - {SPANS}) | {"together"}:
+    assert "all files match the manifest" in done.stdout
+    for name in ({*FILES} - {SPANS}) | {"total"}:
         assert (f"  {name} " in done.stdout) == (name != MANIFEST)
     for pattern in (
         r"^schema           1$",
         r"^written by       capsar \d",
         r"^classes          negative, neutral, positive$",
-        r"^network          cell gru, units 8, ",
-        r"^trained on       train reviews\.csv, train_examples \d+, words \d+$",
+        r"^network          units 8, ",
+        r"^training data    train reviews\.csv, train_examples \d+, words \d+$",
         r"^vectors          random$",
-        r"^dev part         dev_examples \d+, shared_sentences_dropped 0$",
-        r"^dev figures      accuracy 0\.\d+ \(95 % interval 0\.\d+ to [01]\.\d+\), macro_f1 ",
+        r"^validation data  validation_examples \d+, shared_sentences_dropped 0$",
+        r"^validation       accuracy 0\.\d+ \(95 % interval 0\.\d+ to [01]\.\d+\), macro_f1 ",
     ):
         assert re.search(pattern, done.stdout, re.MULTILINE), (pattern, done.stdout)
     document = json.loads(capsar("inspect", small_bundle, "--json").stdout)
@@ -374,54 +368,56 @@ def test_a_model_is_inspected(small_bundle: Path) -> None:
     assert document["config"]["model"]["units"] == 8
 
 
-def test_the_models_that_ship_are_listed() -> None:
-    from capsar.hub import DEFAULT_MODEL, shipped_models
+def test_models_lists_the_bundled_models() -> None:
+    from capsar.bundle import DEFAULT_MODEL, bundled_models
 
     found = json.loads(capsar("models", "--json").stdout)
-    assert [model["name"] for model in found] == shipped_models()
+    assert [model["name"] for model in found] == bundled_models()
     assert [model["name"] for model in found if model["default"]] == [DEFAULT_MODEL]
-    told = capsar("models").stdout
+    output = capsar("models").stdout
     for model in found:
-        assert re.search(rf"^{model['name']}( \(default\))?$", told, re.MULTILINE)
-        assert f"  size         {model['mb']} MB" in told
-        assert f"  sha256       {model['sha256']}" in told
-        assert model["licence"]
+        assert re.search(rf"^{model['name']}( \(default\))?$", output, re.MULTILINE)
+        assert f"  size           {model['mb']} MB" in output
+        assert f"  sha256         {model['sha256']}" in output
+        assert model["license"]
         assert Path(model["folder"], "README.md").is_file()
 
 
-def test_a_model_is_trained_further(small_bundle: Path, tmp_path: Path) -> None:
+def test_fine_tuning(small_bundle: Path, tmp_path: Path) -> None:
     write_reviews(tmp_path / "mine.csv", 60, seed=1)
-    begun = ["train", "--from", small_bundle, "--data", "mine.csv", "--json"]
-    begun += ["--set", "data.dev_share=.2"]  # as people write it, and TOML does not
-    done = capsar(*begun, "--some-aspects", "--set", "train.max_epochs=1", cwd=tmp_path)
+    command = ["train", "--init-from", small_bundle, "--data", "mine.csv", "--json"]
+    command += ["--set", "data.validation_ratio=.2"]  # TOML would require 0.2
+    done = capsar(*command, "--partial-labels", "--set", "train.max_epochs=1", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert re.search(r"^run as it is: dev accuracy \.?\d", done.stderr, re.MULTILINE)
-    assert re.search(r"^epoch 1: dev .* \*$", done.stderr, re.MULTILINE)
+    assert re.search(
+        r"^run before fine-tuning: validation accuracy \.?\d", done.stderr, re.MULTILINE
+    )
+    assert re.search(r"^epoch 1: validation .* \*$", done.stderr, re.MULTILINE)
     bundle = tmp_path / json.loads(done.stdout)["bundle"]
     config = json.loads((bundle / CONFIG).read_bytes())
     assert config["model"]["class_dim"] == 10
-    assert config["trained_on"]["started_from"] == "run"
-    still = capsar(*begun, "--out", "still", "--folds", "2", "--set", "train.max_epochs=1",
+    assert config["trained_on"]["init_from"] == "run"
+    still = capsar(*command, "--out", "still", "--folds", "2", "--set", "train.max_epochs=1",
                    "--set", "train.learning_rate=1e-12", cwd=tmp_path)  # fmt: skip
-    assert "It is no better on dev than run as it is" in still.stderr
+    assert "The validation score is not better than before fine-tuning" in still.stderr
     bundle = tmp_path / json.loads(still.stdout)["bundle"]
     assert json.loads((bundle / CONFIG).read_bytes())["trained_on"]["folds"] == 2
-    refused = capsar(*begun, "--vectors", "glove.txt", cwd=tmp_path)
+    refused = capsar(*command, "--vectors", "glove.txt", cwd=tmp_path)
     assert (refused.returncode, "keeps a model's network and vectors" in refused.stderr) == (
         2,
         True,
     )
 
 
-def test_a_model_that_says_little_is_inspected(tmp_path: Path) -> None:
+def test_inspect_with_a_minimal_config(tmp_path: Path) -> None:
     write_bundle(tmp_path / "b", {"model": 3}, {TOKENIZER: b"{}"})
     done = capsar("inspect", tmp_path / "b")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "written by       capsar (unknown)"
 
 
-def test_graphs_are_written_anew(small_bundle: Path, tmp_path: Path) -> None:
-    """From a run's folder, or in place where graphs are missing: same weights, same bytes."""
+def test_export_writes_the_same_graphs(small_bundle: Path, tmp_path: Path) -> None:
+    """From the folder of a run, or in place if graphs are missing."""
     done = capsar("export", small_bundle.parent, tmp_path / "out")
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{tmp_path / 'out'}\n"
@@ -433,11 +429,11 @@ def test_graphs_are_written_anew(small_bundle: Path, tmp_path: Path) -> None:
     assert capsar("export", tmp_path / "old", tmp_path / "old").returncode == 0
     for name in (ENCODER, CAPSULES):
         assert (tmp_path / "old" / name).read_bytes() == (small_bundle / name).read_bytes()
-    asked = ("analyze", "Cold soup.", "--aspect", "soup", "--json", "--model")
-    assert capsar(*asked, tmp_path / "old").stdout == capsar(*asked, small_bundle).stdout
+    command = ("analyze", "Cold soup.", "--aspect", "soup", "--json", "--model")
+    assert capsar(*command, tmp_path / "old").stdout == capsar(*command, small_bundle).stdout
 
 
-def test_what_cannot_be_exported_is_told(small_bundle: Path, tmp_path: Path) -> None:
+def test_export_errors(small_bundle: Path, tmp_path: Path) -> None:
     config = json.loads((small_bundle / CONFIG).read_text())
     tokenizer = {TOKENIZER: (small_bundle / TOKENIZER).read_bytes()}
     weights = (small_bundle / WEIGHTS).read_bytes()
@@ -462,11 +458,11 @@ def test_what_cannot_be_exported_is_told(small_bundle: Path, tmp_path: Path) -> 
     [
         (["export", "MODEL", "out"], "pip install 'capsar[train]'"),
         (["train", "--data", "x.csv"], "pip install 'capsar[train]'"),
-        (["train", "--data", "x.csv", "--from", "MODEL"], "pip install 'capsar[train]'"),
+        (["train", "--data", "x.csv", "--init-from", "MODEL"], "pip install 'capsar[train]'"),
         (["train", "--data", "x.csv", "--set", "model.unit=3"], "has no ['unit']"),
     ],
 )
-def test_without_torch_the_extra_is_named_but_first_what_is_wrong(
+def test_without_torch_bad_settings_are_reported_before_the_missing_extra(
     arguments: list[str], message: str, small_bundle: Path, tmp_path: Path
 ) -> None:
     arguments = [str(small_bundle) if one == "MODEL" else one for one in arguments]
@@ -484,35 +480,38 @@ main()
     assert message in done.stderr
 
 
-def test_a_run_is_shown_for_people_and_goes_on(trained: Path) -> None:
+def test_finished_run_is_not_trained_again(trained: Path) -> None:
     done = capsar(
         "train", "--data", "reviews.csv", "--out", "run", "--set", "train.max_epochs=2",
         "--set", "data.word_dim=16", "--set", "model.units=8", cwd=trained,
     )  # fmt: skip
     assert done.returncode == 0
     assert done.stdout.startswith("run/bundle: epoch ")
-    assert "epoch 1" not in done.stderr  # it was finished
+    assert "epoch 1" not in done.stderr  # already finished
 
 
 @pytest.mark.parametrize(
     ("marks_best", "shown"), [(True, "macro-F1 0.5000 *\n"), (False, "0.5000\n")]
 )
-def test_only_an_epoch_that_was_chosen_is_marked(
+def test_selected_epoch_is_marked(
     marks_best: bool, shown: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    dev = DevFigures(Figures(2, 0.5, 0.5, {}, ()))
+    validation = ValidationMetrics(PolarityMetrics(2, 0.5, 0.5, {}, ()))
     with _Progress(marks_best=marks_best) as progress:
-        progress.show(StepInfo(1, 0, 0.7, 1, ends_epoch=True, dev=dev, is_best=True))
+        progress.show(StepInfo(1, 0, 0.7, 1, ends_epoch=True, validation=validation, is_best=True))
     assert capsys.readouterr().err.endswith(shown)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train"], "either --data, as in `capsar train --from base --data reviews.csv --out"),
-        (["train", "reviews.csv"], "to train on it, say --data"),
-        (["score", "reviews.csv"], "a folder to write: capsar score reviews.csv scored"),
-        (["score"], "Name what to score and then a folder to write"),
+        (["train"], "either --data, as in `capsar train --init-from base --data reviews.csv --out"),
+        (["train", "reviews.csv"], "to train on it, use --data"),
+        (
+            ["score", "reviews.csv"],
+            "Expected an input and an output folder: capsar score reviews.csv",
+        ),
+        (["score"], "Expected an input and an output folder"),
         (["train", "--data", "x.csv", "--set", "units=3"], "is not SECTION.NAME=VALUE"),
         (["train", "--data", "x.csv", "--set", "model.unit=3"], "has no ['unit']"),
         (["train", "--data", "absent.csv"], "cannot be read"),
@@ -524,58 +523,61 @@ def test_only_an_epoch_that_was_chosen_is_marked(
         ),
         (["analyze", "Cold soup.", "--model", "absent"], "is not a bundle"),
         (["analyze", "Cold tea.", "--aspect", "soup", "--model", "run/bundle"], "does not occur"),
-        (["analyze", "Cold tea.", "--aspect", "Tea", "--model", "run/bundle"], "there, as 'tea'."),
+        (
+            ["analyze", "Cold tea.", "--aspect", "Tea", "--model", "run/bundle"],
+            "write it as in the text, here 'tea'.",
+        ),
         (["evaluate", "absent", "--data", "reviews.csv"], "is not a bundle"),
         (["inspect", "absent"], "no such folder"),
         (["inspect", "."], "has no manifest.json"),
         (["export", "absent", "x"], "is not a bundle"),
-        (["export", "run", "."], "something else than a bundle; name another"),
+        (["export", "run", "."], "something else than a bundle; name another folder"),
         (["train", "--data", "mams:test"], "only evaluation opens it"),
         (["train", "--data", "reviews.csv", "--out", "reviews.csv"], "as a run's folder"),
         (["train", "--data", "reviews.csv", "--out", "x", "--threads", "-1"], "--threads must be"),
     ],
 )
-def test_bad_commands_say_what_to_do(trained: Path, arguments: list[str], message: str) -> None:
+def test_errors_name_the_next_step(trained: Path, arguments: list[str], message: str) -> None:
     done = capsar(*arguments, cwd=trained)
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_bad_data_leaves_no_folder_and_names_the_doctor(trained: Path) -> None:
+def test_bad_data_suggests_data_check_and_leaves_no_folder(trained: Path) -> None:
     (trained / "bad.csv").write_text("text,aspect,polarity\nCold soup.,stew,negative\n")
     for command in (("train", "--out", "refused/run"), ("evaluate", "run/bundle")):
         done = capsar(*command, "--data", "bad.csv", cwd=trained)
         assert done.returncode == 2
         assert "bad.csv: line 2: Aspect 'stew' does not occur" in done.stderr
-        assert done.stderr.endswith(". `capsar data check bad.csv` names all that is bad\n")
+        assert done.stderr.endswith(". Run `capsar data check bad.csv` to list all bad records\n")
     assert not (trained / "refused").exists()
 
 
-def test_files_of_another_encoding_are_trained_and_judged_on(trained: Path) -> None:
+def test_train_and_evaluate_with_another_encoding(trained: Path) -> None:
     write_reviews(trained / "utf-8.csv", 60)
     text = (trained / "utf-8.csv").read_text(encoding="utf-8").replace("soup", "café")
     (trained / "latin.csv").write_text(text, encoding="latin-1")
     assert "café" in text
-    begun = ("train", "--data", "latin.csv", "--out", "latin", "--set", "train.max_epochs=1",
+    command = ("train", "--data", "latin.csv", "--out", "latin", "--set", "train.max_epochs=1",
              "--set", "data.word_dim=8", "--set", "model.units=4")  # fmt: skip
-    refused = capsar(*begun, cwd=trained)
+    refused = capsar(*command, cwd=trained)
     assert (refused.returncode, "--encoding cp1252" in refused.stderr) == (2, True)
-    done = capsar(*begun, "--encoding", "latin-1", cwd=trained)
+    done = capsar(*command, "--encoding", "latin-1", cwd=trained)
     assert done.returncode == 0, done.stderr
-    judge = ("evaluate", "latin", "--data", "latin.csv")
-    assert capsar(*judge, cwd=trained).returncode == 2
-    done = capsar(*judge, "--encoding", "latin-1", cwd=trained)
+    evaluate = ("evaluate", "latin", "--data", "latin.csv")
+    assert capsar(*evaluate, cwd=trained).returncode == 2
+    done = capsar(*evaluate, "--encoding", "latin-1", cwd=trained)
     assert done.returncode == 0, done.stderr
-    assert "60 examples, 0 left out" in done.stdout
+    assert "60 examples, 0 excluded" in done.stdout
 
 
-def test_a_model_judged_on_what_it_was_trained_on_is_told_so(trained: Path) -> None:
+def test_evaluation_on_training_data_warns(trained: Path) -> None:
     (trained / "copy.csv").write_bytes((trained / "reviews.csv").read_bytes())
     for name in ("reviews.csv", "copy.csv"):
         done = capsar("evaluate", "run", "--data", name, "--json", cwd=trained)
         assert done.returncode == 0
-        assert json.loads(done.stdout)["figures"]["num_examples"] == 150
+        assert json.loads(done.stdout)["metrics"]["num_examples"] == 150
         assert "trained on this very file" in json.loads(done.stdout)["warnings"][0]
         assert f"trained on this very file, '{name}'" in done.stderr
     write_reviews(trained / "others.csv", 20, seed=4)
@@ -583,7 +585,7 @@ def test_a_model_judged_on_what_it_was_trained_on_is_told_so(trained: Path) -> N
 
 
 @pytest.mark.data
-def test_check_over_every_published_file(shared: Path) -> None:
+def test_data_check_of_all_published_files(shared: Path) -> None:
     done = capsar("data", "check", shared / "data", data=shared)
     assert done.returncode == 1  # some published records are bad, and named
     assert done.stdout.count("(as published)") == 36
@@ -592,13 +594,13 @@ def test_check_over_every_published_file(shared: Path) -> None:
     assert "not a published file" not in done.stdout
 
 
-def run_capsar(*arguments: str, given: bytes = b"") -> tuple[int, str, str]:
+def run_capsar(*arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
     command = [sys.executable, "-m", "capsar", *arguments]
-    done = subprocess.run(command, input=given, capture_output=True, check=False)
+    done = subprocess.run(command, input=stdin, capture_output=True, check=False)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
-def test_what_looks_like_a_file_is_not_answered_as_a_text(tmp_path: Path) -> None:
+def test_missing_file_is_not_analyzed_as_text(tmp_path: Path) -> None:
     for wrong in ("missing.txt", str(tmp_path / "reviews"), str(tmp_path)):
         code, out, message = run_capsar("analyze", wrong)
         assert (code, out) == (2, "")
@@ -608,25 +610,25 @@ def test_what_looks_like_a_file_is_not_answered_as_a_text(tmp_path: Path) -> Non
     assert run_capsar("analyze", "good/bad food, who knows", "--json")[0] == 0
 
 
-def test_lines_without_the_aspect_are_passed_over_and_counted(tmp_path: Path) -> None:
+def test_lines_without_the_aspect_are_counted(tmp_path: Path) -> None:
     lines = b"\xef\xbb\xbfGreat food\nLovely staff\nAwful food and staff\n"
-    code, out, message = run_capsar("analyze", "-", "--aspect", "food", "--json", given=lines)
+    code, out, message = run_capsar("analyze", "-", "--aspect", "food", "--json", stdin=lines)
     assert code == 0
-    answers = [json.loads(line) for line in out.splitlines()]
-    assert answers[0]["text"] == "Great food"  # without the mark of order
-    assert [[a["text"] for a in answer["aspects"]] for answer in answers] == [
+    documents = [json.loads(line) for line in out.splitlines()]
+    assert documents[0]["text"] == "Great food"  # without the byte order mark
+    assert [[a["text"] for a in document["aspects"]] for document in documents] == [
         ["food"],
         [],
         ["food"],
     ]
-    assert "1 of 3 texts hold none" in message
+    assert "1 of 3 texts mention none of the given aspects" in message
     code, _, message = run_capsar("analyze", "Lovely staff", "--aspect", "food")
     assert code == 2
     assert "'food' does not occur" in message
 
 
-def test_trouble_with_input_and_output_is_told_without_a_traceback(tmp_path: Path) -> None:
-    code, _, message = run_capsar("analyze", "-", given="café".encode("latin-1"))
+def test_input_and_output_errors_have_no_traceback(tmp_path: Path) -> None:
+    code, _, message = run_capsar("analyze", "-", stdin="café".encode("latin-1"))
     assert code == 2
     assert "standard input: line 1" in message
     page = str(tmp_path / "page.html")

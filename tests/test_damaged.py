@@ -1,4 +1,4 @@
-"""Damaged bundles: every file of a real one, in every way, refused by name with what to do."""
+"""Damaged bundles: every file of a real bundle, refused with its name and advice."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import onnx
 import pytest
 from onnx import external_data_helper
 
-from capsar.analyze import load
 from capsar.bundle import CAPSULES, CONFIG, ENCODER, FILES, MANIFEST, TOKENIZER, write_bundle
 from capsar.errors import ArtifactError, VersionMismatchError
+from capsar.inference.analyzer import load
 
 ADVICE = ("Get the bundle again.", "Export the model again.", "Upgrade capsar.")
 
 
 @pytest.fixture
 def broken(small_bundle: Path, tmp_path: Path) -> Path:
-    """A copy to be broken."""
+    """A copy that a test may damage."""
     return Path(shutil.copytree(small_bundle, tmp_path / "bundle"))
 
 
@@ -34,7 +34,7 @@ def refusal(folder: Path, name: str) -> ArtifactError:
 
 
 def rewrite(folder: Path, files: dict[str, bytes]) -> None:
-    """Change files so that the manifest agrees with them."""
+    """Replace files and update the manifest."""
     kept = {path.name: path.read_bytes() for path in folder.iterdir()}
     config = json.loads(kept.pop(CONFIG))
     del kept[MANIFEST]
@@ -43,7 +43,7 @@ def rewrite(folder: Path, files: dict[str, bytes]) -> None:
     write_bundle(folder, config, kept | files)
 
 
-def test_a_bundle_holds_the_files_that_a_hub_is_asked_for(small_bundle: Path) -> None:
+def test_a_bundle_contains_the_files_that_are_downloaded(small_bundle: Path) -> None:
     assert sorted(path.name for path in small_bundle.iterdir()) == sorted(FILES)
 
 
@@ -71,8 +71,8 @@ def test_one_flipped_bit_is_named(broken: Path, name: str, share: float, bit: in
     refusal(broken, name)
 
 
-def test_any_flipped_bit_of_the_manifest_is_refused_or_changes_nothing(broken: Path) -> None:
-    """A flipped space of its layout is harmless; any other names a file."""
+def test_any_flipped_bit_of_the_manifest_is_refused_or_harmless(broken: Path) -> None:
+    """Flipped white space is harmless; any other change names a file."""
     content = (broken / MANIFEST).read_bytes()
     same = json.loads(content)
     refused = 0
@@ -93,7 +93,7 @@ def test_any_flipped_bit_of_the_manifest_is_refused_or_changes_nothing(broken: P
             assert str(error).endswith(ADVICE), error  # noqa: PT017
             assert any(name in str(error) for name in FILES)  # noqa: PT017
         else:
-            pytest.fail(f"bit {place % 8} of byte {place} was not noticed")
+            pytest.fail(f"bit {place % 8} of byte {place} was not detected")
     assert refused > len(content) // 6
 
 
@@ -105,14 +105,14 @@ def test_a_newer_schema_is_named(broken: Path) -> None:
 
 @pytest.mark.parametrize("name", [ENCODER, CAPSULES])
 @pytest.mark.parametrize("content", [b"", b"not a graph", b"\x08\x0a" * 50])
-def test_a_graph_that_is_none_is_named_though_its_checksum_is_right(
+def test_an_invalid_graph_with_a_correct_checksum_is_named(
     broken: Path, name: str, content: bytes
 ) -> None:
     rewrite(broken, {name: content})
     refusal(broken, name)
 
 
-def test_a_tokenizer_that_is_none_is_named_though_its_checksum_is_right(broken: Path) -> None:
+def test_an_invalid_tokenizer_with_a_correct_checksum_is_named(broken: Path) -> None:
     rewrite(broken, {TOKENIZER: b"{}"})
     refusal(broken, TOKENIZER)
 
@@ -120,10 +120,10 @@ def test_a_tokenizer_that_is_none_is_named_though_its_checksum_is_right(broken: 
 @pytest.mark.parametrize("name", [ENCODER, CAPSULES])
 @pytest.mark.parametrize("where", ["outside", "absolute", "working folder", "beside"])
 @pytest.mark.parametrize("form", ["initializer", "constant"])
-def test_a_graph_cannot_reach_for_data_outside_itself(
+def test_a_graph_cannot_read_external_data(
     broken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, where: str, form: str
 ) -> None:
-    """All checksums are right, and the data is there wherever the graph says; it is not read."""
+    """All checksums are correct and the external data exists, but it is not read."""
     working, location = {
         "outside": (broken, "../weights.bin"),
         "absolute": (broken, str(tmp_path / "weights.bin")),

@@ -1,4 +1,4 @@
-"""Models by name: folders first, then the hub, through its own client and a server of our own."""
+"""Models by name: folders first, then the hub, with its own client and a local server."""
 
 from __future__ import annotations
 
@@ -15,23 +15,22 @@ from pathlib import Path
 
 import pytest
 
-from capsar.bundle import CAPSULES, CONFIG, ENCODER, FILES, TOKENIZER, write_bundle
+from capsar.bundle import CAPSULES, CONFIG, ENCODER, FILES, TOKENIZER, find_bundle, write_bundle
 from capsar.errors import ArtifactError, ConfigError, MissingExtraError
-from capsar.hub import find_bundle
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 MODEL = "capsar/small"
 
 
 class Hub(ThreadingHTTPServer):
-    """As much of the hub's interface as its client needs to download one model."""
+    """A minimal hub: enough of its API to download one model."""
 
     daemon_threads = True
 
     def __init__(self, files: dict[str, bytes]) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.files = files
-        self.asked: list[str] = []
+        self.requested: list[str] = []
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -45,7 +44,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        self.server.asked.append(self.path)
+        self.server.requested.append(self.path)
         path = self.path.partition("?")[0]
         for revision in ("main", "v1", COMMIT):
             if path == f"/api/models/{MODEL}/revision/{revision}":
@@ -90,7 +89,9 @@ def _oid(content: bytes) -> str:
 @pytest.fixture
 def hub(small_bundle: Path) -> Iterator[Hub]:
     files = {path.name: path.read_bytes() for path in small_bundle.iterdir()}
-    server = Hub(files | {"training_args.bin": b"never asked for", "sub/config.json": b"nor this"})
+    server = Hub(
+        files | {"training_args.bin": b"never requested", "sub/config.json": b"not this either"}
+    )
     yield server
     server.stop()
 
@@ -103,13 +104,13 @@ sys.addaudithook(forbid)
 """
 
 
-def ask(
+def load_remotely(
     hub: Hub, cache: Path, *, model: str = MODEL, settings: str = "", sockets: bool = True
 ) -> str:
-    """Load a model in a process of its own, as the client reads its settings when imported.
+    """Load a model in a new process, because the client reads its settings when imported.
 
     Returns:
-        The answer, or the error.
+        A prediction, or the error.
     """
     code = f"""
 import sys
@@ -136,65 +137,71 @@ except capsar.CapsarError as error:
     return done.stdout.strip()
 
 
-ANSWERS = ("negative", "neutral", "positive")
+POLARITIES = ("negative", "neutral", "positive")
 
 
-def test_a_model_is_downloaded_verified_and_kept(hub: Hub, tmp_path: Path) -> None:
+def test_a_model_is_downloaded_verified_and_cached(hub: Hub, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
-    assert ask(hub, cache, settings="revision='v1'") in ANSWERS
-    fetched = {path.rpartition("/")[2] for path in hub.asked if "/resolve/" in path}
+    assert load_remotely(hub, cache, settings="revision='v1'") in POLARITIES
+    fetched = {path.rpartition("/")[2] for path in hub.requested if "/resolve/" in path}
     assert fetched == set(FILES)
-    assert not any("sub/" in path for path in hub.asked)
+    assert not any("sub/" in path for path in hub.requested)
     snapshot = cache / "hub" / "models--capsar--small" / "snapshots" / COMMIT
-    assert (snapshot / ENCODER).is_symlink()  # or this test would not show what it should
+    assert (snapshot / ENCODER).is_symlink()  # otherwise this test would not cover links
     hub.stop()
-    assert ask(hub, cache, settings="revision='v1', local_files_only=True", sockets=False) in (
-        ANSWERS
+    assert load_remotely(
+        hub, cache, settings="revision='v1', local_files_only=True", sockets=False
+    ) in (POLARITIES)
+    assert (
+        load_remotely(hub, cache, settings="revision='v1'") in POLARITIES
+    )  # the hub is down, but the model is cached
+    message = load_remotely(
+        hub, cache, settings="local_files_only=True"
+    )  # main was never downloaded
+    assert message.startswith(
+        "ArtifactError There is no folder 'capsar/small', only local files may"
     )
-    assert ask(hub, cache, settings="revision='v1'") in ANSWERS  # the hub is down, the cache is not
-    told = ask(hub, cache, settings="local_files_only=True")  # main was never asked for
-    assert told.startswith("ArtifactError There is no folder 'capsar/small', only local files may")
-    assert "once with a connection" in told
-    told = ask(hub, tmp_path / "empty")
-    assert "ArtifactError" in told
-    assert "the hub cannot be reached" in told
-    assert "once with a connection" in told
+    assert "once with a connection" in message
+    message = load_remotely(hub, tmp_path / "empty")
+    assert "ArtifactError" in message
+    assert "the hub cannot be reached" in message
+    assert "once with a connection" in message
 
     blob = (snapshot / CAPSULES).resolve()
     content = blob.read_bytes()
     blob.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    told = ask(hub, cache, settings="revision='v1', local_files_only=True")
-    assert "capsules.onnx' is damaged" in told
-    assert "remove " in told
+    message = load_remotely(hub, cache, settings="revision='v1', local_files_only=True")
+    assert "capsules.onnx' is damaged" in message
+    assert "delete " in message
     blob.write_bytes(content)
     shutil.copy(snapshot / TOKENIZER, tmp_path / "elsewhere")
     (snapshot / TOKENIZER).unlink()
     (snapshot / TOKENIZER).symlink_to(tmp_path / "elsewhere")
-    told = ask(hub, cache, settings="revision='v1', local_files_only=True")
-    assert "tokenizer.json' is a link" in told
+    message = load_remotely(hub, cache, settings="revision='v1', local_files_only=True")
+    assert "tokenizer.json' is a link" in message
 
 
-def test_what_a_hub_should_not_give_is_refused(hub: Hub, tmp_path: Path) -> None:
-    told = ask(hub, tmp_path / "a", model="capsar/absent")
-    assert "There is no folder 'capsar/absent', and the hub shows no such model" in told
-    told = ask(hub, tmp_path / "a", settings="revision='v2'")
-    assert "has no revision 'v2'" in told
+def test_invalid_downloads_are_refused(hub: Hub, tmp_path: Path) -> None:
+    message = load_remotely(hub, tmp_path / "a", model="capsar/absent")
+    assert "There is no folder 'capsar/absent', and the hub has no such public model" in message
+    message = load_remotely(hub, tmp_path / "a", settings="revision='v2'")
+    assert "has no revision 'v2'" in message
     content = hub.files[ENCODER]
     hub.files[ENCODER] = content[:99] + bytes([content[99] ^ 4]) + content[100:]
-    told = ask(hub, tmp_path / "b")
-    assert told.startswith("ArtifactError")
-    assert "encoder.onnx' is damaged" in told
-    assert "came from the hub model 'capsar/small'" in told
+    message = load_remotely(hub, tmp_path / "b")
+    assert message.startswith("ArtifactError")
+    assert "encoder.onnx' is damaged" in message
+    assert "is from the hub model 'capsar/small'" in message
     del hub.files[ENCODER]
-    assert "'encoder.onnx', which is not there" in ask(hub, tmp_path / "c")
+    assert "'encoder.onnx', which is missing" in load_remotely(hub, tmp_path / "c")
     write_bundle(tmp_path / "newer", {"schema_version": 9}, {TOKENIZER: b"{}"})
     hub.files |= {path.name: path.read_bytes() for path in (tmp_path / "newer").iterdir()}
-    told = ask(hub, tmp_path / "d")
-    assert told.startswith("VersionMismatchError")
-    assert told.endswith("Upgrade capsar.")
+    message = load_remotely(hub, tmp_path / "d")
+    assert message.startswith("VersionMismatchError")
+    assert message.endswith("Upgrade capsar.")
 
 
-def test_a_folder_wins_over_the_hub(
+def test_a_folder_takes_precedence_over_the_hub(
     small_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(small_bundle, tmp_path / "capsar" / "small")
@@ -207,14 +214,14 @@ def test_a_folder_wins_over_the_hub(
         find_bundle("capsar/other")
 
 
-def test_the_folder_of_a_run_is_its_model(small_bundle: Path, tmp_path: Path) -> None:
+def test_the_folder_of_a_run_can_be_loaded(small_bundle: Path, tmp_path: Path) -> None:
     shutil.copytree(small_bundle, tmp_path / "mine" / "bundle")
     (tmp_path / "mine" / "log.jsonl").write_text("{}")
     assert find_bundle(tmp_path / "mine").files == find_bundle(small_bundle).files
 
 
 @pytest.mark.parametrize("left", ["checkpoints/00000002", "log.jsonl"])
-def test_a_run_that_is_not_finished_is_told_from_a_damaged_model(
+def test_an_unfinished_run_is_distinguished_from_a_damaged_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -224,13 +231,17 @@ def test_a_run_that_is_not_finished_is_told_from_a_damaged_model(
             find_bundle(model)
 
 
-def test_a_revision_is_part_of_the_name_where_there_is_no_option(hub: Hub, tmp_path: Path) -> None:
-    assert ask(hub, tmp_path / "cache", model=f"{MODEL}@v1") in ANSWERS
-    assert any(path.startswith(f"/api/models/{MODEL}/revision/v1") for path in hub.asked)
-    assert not any("main" in path for path in hub.asked)
-    assert "has no revision 'v2'" in ask(hub, tmp_path / "cache", model=f"{MODEL}@v2")
-    told = ask(hub, tmp_path / "cache", model=f"{MODEL}@v1", settings="revision='main'")
-    assert told.startswith("ConfigError 'capsar/small@v1' is to be loaded at revision 'main'")
+def test_a_revision_can_be_part_of_the_name(hub: Hub, tmp_path: Path) -> None:
+    assert load_remotely(hub, tmp_path / "cache", model=f"{MODEL}@v1") in POLARITIES
+    assert any(path.startswith(f"/api/models/{MODEL}/revision/v1") for path in hub.requested)
+    assert not any("main" in path for path in hub.requested)
+    assert "has no revision 'v2'" in load_remotely(hub, tmp_path / "cache", model=f"{MODEL}@v2")
+    message = load_remotely(
+        hub, tmp_path / "cache", model=f"{MODEL}@v1", settings="revision='main'"
+    )
+    assert message.startswith(
+        "ConfigError 'capsar/small@v1' already names a revision, which is not 'main'"
+    )
 
 
 @pytest.mark.parametrize(
@@ -239,7 +250,7 @@ def test_a_revision_is_part_of_the_name_where_there_is_no_option(hub: Hub, tmp_p
      "x" * 5000, "https://hub/a/b", "a/b\n", "a/b@", "a@b", "ü/model", Path("capsar/small")],
     ids=lambda model: repr(model)[:20],
 )  # fmt: skip
-def test_what_is_no_hub_id_is_not_asked_of_a_hub(
+def test_invalid_hub_ids_are_not_requested(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str | Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -248,7 +259,7 @@ def test_what_is_no_hub_id_is_not_asked_of_a_hub(
         find_bundle(model)
 
 
-def test_a_file_is_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_not_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "capsar").mkdir()
     (tmp_path / "capsar" / "small").write_text("x")

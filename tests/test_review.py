@@ -1,4 +1,4 @@
-"""Reviews: answered sentence by sentence, each as if it stood alone; places are in the review."""
+"""Reviews: processed sentence by sentence, independently, with offsets into the review."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from hypothesis import strategies as st
 from review_text import REVIEW_LIKE, check_sentences
 
 from capsar import Analyzer, AspectSentiment, AspectSpan, load
-from capsar.labels import CLASSES
-from capsar.review import ask_about, iterate_questions
-from capsar.sentences import LONGEST_SENTENCE, split_sentences, without_markup
+from capsar.inference.inputs import iterate_requests, request_aspects
+from capsar.schema import CLASSES
+from capsar.sentences import MAX_SENTENCE_WORDS, split_sentences, without_markup
 
 REVIEW = "The soup was cold.<br/>I loved the staff!! But the soup... Never again."
 
 
 @pytest.fixture(scope="module")
 def analyzer() -> Analyzer:
-    """The model that ships."""
+    """A bundled model."""
     return load("fast")
 
 
 def assert_same(found: list[AspectSentiment], alone: list[AspectSentiment], start: int) -> None:
-    places = [(a.text, a.start, a.end, a.polarity) for a in found]
-    assert places == [(a.text, a.start + start, a.end + start, a.polarity) for a in alone]
+    spans = [(a.text, a.start, a.end, a.polarity) for a in found]
+    assert spans == [(a.text, a.start + start, a.end + start, a.polarity) for a in alone]
     for one, other in zip(found, alone, strict=True):
         assert one.scores == pytest.approx(other.scores, abs=1e-5)
 
 
-def check_alone(analyzer: Analyzer, text: str, answers: list[AspectSentiment]) -> None:
-    """Every answer is in a sentence, and is what that sentence alone is answered with."""
+def check_alone(analyzer: Analyzer, text: str, aspects: list[AspectSentiment]) -> None:
+    """Check that every aspect is in a sentence and equals the prediction for that sentence."""
     sentences = split_sentences(text)
     alone = analyzer.analyze([text[start:end] for start, end in sentences])
-    rest = answers
+    rest = aspects
     for (start, end), expected in zip(sentences, alone, strict=True):
         own = [a for a in rest if start <= a.start and a.end <= end]
         assert_same(own, expected, start)
@@ -48,22 +48,24 @@ def check_alone(analyzer: Analyzer, text: str, answers: list[AspectSentiment]) -
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=st.lists(REVIEW_LIKE, max_size=5))
-def test_a_sentence_is_answered_as_if_alone(analyzer: Analyzer, texts: list[str]) -> None:
-    for text, answers in zip(texts, analyzer.analyze(texts), strict=True):
-        assert all(text[a.start : a.end] == a.text for a in answers)
-        check_alone(analyzer, text, answers)
+def test_predictions_of_a_sentence_do_not_depend_on_its_review(
+    analyzer: Analyzer, texts: list[str]
+) -> None:
+    for text, aspects in zip(texts, analyzer.analyze(texts), strict=True):
+        assert all(text[a.start : a.end] == a.text for a in aspects)
+        check_alone(analyzer, text, aspects)
 
 
-def test_remnants_of_html_are_no_aspects(analyzer: Analyzer) -> None:
+def test_html_markup_is_not_an_aspect(analyzer: Analyzer) -> None:
     text = 'The <b>soup</b> &amp; <a href="http://x.yz">staff</a>.<br /><br /><p>br p b amp</p>'
-    (answers,) = analyzer.analyze([text])
+    (aspects,) = analyzer.analyze([text])
     last = split_sentences(text)[-1]
-    assert text[slice(*last)].startswith("br p b amp")  # words, where they are no tags
-    told = " ".join(without_markup(a.text) for a in answers if a.start < last[0])
-    assert set(told.split()) <= {"soup", "staff", "The"}
+    assert text[slice(*last)].startswith("br p b amp")  # words outside of tags
+    found = " ".join(without_markup(a.text) for a in aspects if a.start < last[0])
+    assert set(found.split()) <= {"soup", "staff", "The"}
 
 
-def test_an_aspect_is_answered_from_the_sentences_that_mention_it(analyzer: Analyzer) -> None:
+def test_only_sentences_that_mention_an_aspect_are_used(analyzer: Analyzer) -> None:
     (found,) = analyzer.classify([REVIEW], [["soup", "staff"]])
     assert [(a.text, a.start) for a in found] == [("soup", 4), ("staff", 35)]
     alone = analyzer.classify(
@@ -76,47 +78,47 @@ def test_an_aspect_is_answered_from_the_sentences_that_mention_it(analyzer: Anal
         assert found[0].scores[polarity] == pytest.approx(mean, abs=1e-5)
 
 
-def read(text: str, aspect: str | AspectSpan) -> list[list[str]]:
-    return [question.spelled() for question in ask_about(text, [aspect]).questions]
+def tokens(text: str, aspect: str | AspectSpan) -> list[list[str]]:
+    return [request.tokens() for request in request_aspects(text, [aspect]).requests]
 
 
-def test_what_is_read_for_an_aspect() -> None:
-    assert read(REVIEW, "staff") == [["I", "loved", "the", "staff", "!", "!"]]
-    assert len(read(REVIEW, "soup")) == 2
-    across = AspectSpan(REVIEW.index("cold"), REVIEW.index("loved") + 1)  # of two sentences
-    (words,) = read(REVIEW, across)
+def test_words_that_are_processed_for_an_aspect() -> None:
+    assert tokens(REVIEW, "staff") == [["I", "loved", "the", "staff", "!", "!"]]
+    assert len(tokens(REVIEW, "soup")) == 2
+    across = AspectSpan(REVIEW.index("cold"), REVIEW.index("loved") + 1)  # in two sentences
+    (words,) = tokens(REVIEW, across)
     assert (words[0], words[-1], "br" in words) == ("The", "!", False)
-    nowhere = AspectSpan(REVIEW.index("<br"), REVIEW.index("/>"))  # of none
-    (words,) = read(REVIEW, nowhere)
+    nowhere = AspectSpan(REVIEW.index("<br"), REVIEW.index("/>"))  # in none
+    (words,) = tokens(REVIEW, nowhere)
     assert (words[0], words[-1]) == ("The", ".")
-    asked = ask_about(REVIEW, ["soup", "staff", AspectSpan(4, 8)])
-    assert [len(question.aspects) for question in asked.questions] == [2, 1, 1]
-    assert asked.places == [[(0, 0), (1, 0)], [(2, 0)], [(0, 1)]]
+    located = request_aspects(REVIEW, ["soup", "staff", AspectSpan(4, 8)])
+    assert [len(request.aspects) for request in located.requests] == [2, 1, 1]
+    assert located.rows == [[(0, 0), (1, 0)], [(2, 0)], [(0, 1)]]
 
 
-def test_explanations_are_of_what_was_read(analyzer: Analyzer) -> None:
+def test_explanations_cover_the_processed_words(analyzer: Analyzer) -> None:
     for aspect, number in ((None, 4), ("soup", 2), ("staff", 1)):
         explanation = analyzer.explain(REVIEW, aspect)
         words = [REVIEW[start:end] for start, end in explanation.words]
         assert sum(word in {".", "...", "!"} for word in words) == number + ("!" in words)
         for polarity in CLASSES:
-            total = sum(explanation.because[polarity])
+            total = sum(explanation.attributions[polarity])
             assert total == pytest.approx(explanation.lengths[polarity], abs=1e-4)
-            assert len(explanation.about[polarity]) == len(words)
-    asked = analyzer.classify([REVIEW], ["soup"])[0][0].scores
-    assert analyzer.explain(REVIEW, "soup").lengths == pytest.approx(asked, abs=1e-5)
+            assert len(explanation.aspect_scores[polarity]) == len(words)
+    scores = analyzer.classify([REVIEW], ["soup"])[0][0].scores
+    assert analyzer.explain(REVIEW, "soup").lengths == pytest.approx(scores, abs=1e-5)
     assert analyzer.explain(" \n").words == ()
 
 
-def test_an_overlong_sentence_is_read_in_windows_and_flagged(analyzer: Analyzer) -> None:
+def test_a_long_sentence_is_split_into_windows_and_flagged(analyzer: Analyzer) -> None:
     text = "The soup was cold and " * 200 + "the staff was kind."
-    questions = list(iterate_questions(text))
-    assert max(len(question.words) for question in questions) <= LONGEST_SENTENCE
-    assert sum(len(question.words) for question in questions) == 5 * 200 + 5
-    (answers,) = analyzer.analyze([text])
-    assert answers
-    assert all(a.windowed and a.as_dict()["windowed"] for a in answers)
-    assert answers[-1].start > len(text) - 200, "the end is answered too"
+    requests = list(iterate_requests(text))
+    assert max(len(request.words) for request in requests) <= MAX_SENTENCE_WORDS
+    assert sum(len(request.words) for request in requests) == 5 * 200 + 5
+    (aspects,) = analyzer.analyze([text])
+    assert aspects
+    assert all(a.windowed and a.as_dict()["windowed"] for a in aspects)
+    assert aspects[-1].start > len(text) - 200, "the end is processed too"
     ((staff,),) = analyzer.classify([text], ["staff"])
     assert staff.windowed
     ((short,),) = analyzer.classify(["The staff was kind."], ["staff"])
@@ -124,7 +126,7 @@ def test_an_overlong_sentence_is_read_in_windows_and_flagged(analyzer: Analyzer)
     assert "windowed" not in short.as_dict()
 
 
-def test_streams_read_no_further_than_they_must(analyzer: Analyzer) -> None:
+def test_streams_read_no_more_than_a_chunk_ahead(analyzer: Analyzer) -> None:
     taken = 0
 
     def texts(text: str) -> object:
@@ -140,16 +142,16 @@ def test_streams_read_no_further_than_they_must(analyzer: Analyzer) -> None:
         assert bool(first) is bool(text)
         assert taken <= 1024
     long = "Nice soup. " * 3000
-    answers = list(analyzer.analyze_stream(["Bad staff.", long, "", "Nice room."]))
-    assert [bool(found) for found in answers] == [True, True, False, True]
-    assert answers[1][-1].start > len(long) - 20
+    results = list(analyzer.analyze_stream(["Bad staff.", long, "", "Nice room."]))
+    assert [bool(found) for found in results] == [True, True, False, True]
+    assert results[1][-1].start > len(long) - 20
 
 
-def test_many_mentions_in_one_overlong_sentence_take_linear_time(analyzer: Analyzer) -> None:
+def test_many_mentions_in_one_long_sentence_take_linear_time(analyzer: Analyzer) -> None:
     def seconds(number: int) -> float:
         text = "the soup and " * number
         start = time.process_time()
-        ask_about(text, ["soup"])
+        request_aspects(text, ["soup"])
         return time.process_time() - start
 
     seconds(100)
@@ -158,7 +160,7 @@ def test_many_mentions_in_one_overlong_sentence_take_linear_time(analyzer: Analy
 
 @pytest.fixture(scope="module")
 def reviews(shared: Path) -> list[str]:
-    """10,000 reviews, the same ones every time."""
+    """A fixed sample of 10,000 reviews."""
     folder = shared / "data" / "unlabelled"
     found = []
     for path in sorted(folder.glob("fdu-mtl/*")):
@@ -172,23 +174,23 @@ def reviews(shared: Path) -> list[str]:
 
 @pytest.mark.data
 @pytest.mark.slow
-def test_ten_thousand_reviews_are_accounted_for(analyzer: Analyzer, reviews: list[str]) -> None:
-    """Of all, every character; of every fourth, the answers, each sentence's as if alone."""
+def test_ten_thousand_reviews(analyzer: Analyzer, reviews: list[str]) -> None:
+    """Check all characters of every review, and the predictions of every fourth."""
     num_sentences = 0
     for text in reviews:
         check_sentences(text)
-        for question in iterate_questions(text):
-            assert all(0 <= start < end <= len(text) for start, end in question.words)
+        for request in iterate_requests(text):
+            assert all(0 <= start < end <= len(text) for start, end in request.words)
             num_sentences += 1
     assert num_sentences > 30_000
     some = reviews[::4]
-    for text, answers in zip(some, analyzer.analyze_stream(some), strict=True):
-        assert all(text[a.start : a.end] == a.text for a in answers)
-        check_alone(analyzer, text, answers)
+    for text, aspects in zip(some, analyzer.analyze_stream(some), strict=True):
+        assert all(text[a.start : a.end] == a.text for a in aspects)
+        check_alone(analyzer, text, aspects)
 
 
 @pytest.mark.slow
-def test_the_order_of_reviews_changes_no_answer(analyzer: Analyzer) -> None:
+def test_the_order_of_reviews_does_not_matter(analyzer: Analyzer) -> None:
     generator = random.Random(3)
     words = [
         "soup",
@@ -207,5 +209,5 @@ def test_the_order_of_reviews_changes_no_answer(analyzer: Analyzer) -> None:
     texts = [" ".join(generator.choices(words, k=generator.randint(1, 80))) for _ in range(300)]
     order = np.random.default_rng(0).permutation(len(texts))
     mixed = analyzer.analyze([texts[i] for i in order])
-    for i, answers in zip(order, mixed, strict=True):
-        assert_same(answers, analyzer.analyze([texts[i]])[0], 0)
+    for i, aspects in zip(order, mixed, strict=True):
+        assert_same(aspects, analyzer.analyze([texts[i]])[0], 0)

@@ -1,4 +1,4 @@
-"""Tags and spans: the best legal tags, against every legal way to tag a short sentence."""
+"""Tags and spans: Viterbi decoding against all legal tag sequences of short sentences."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from capsar.tagging import BEGIN, INSIDE, OUTSIDE, find_spans, span_scores, tags_of
+from capsar.inference.decoding import BEGIN, INSIDE, OUTSIDE, decode_spans, encode_tags, span_scores
 
 logits = st.integers(0, 6).flatmap(
     lambda size: arrays(np.float32, (size, 3), elements=st.integers(-4, 4).map(float))
@@ -40,29 +40,29 @@ def test_the_best_legal_tags_are_found(scores: np.ndarray, bias: float) -> None:
     every = [tags for tags in product(range(3), repeat=len(scores)) if legal(tags)]
     sums = {tags: sum(moved[i, tag] for i, tag in enumerate(tags)) for tags in every}
     best = max(sums.values())
-    found = find_spans(scores, bias)
+    found = decode_spans(scores, bias)
     assert found in [spans(tags) for tags, total in sums.items() if total == best]
     assert all(0 <= first < end <= len(scores) for first, end in found)
 
 
 @given(logits)
 def test_a_larger_bias_never_tags_more_words(scores: np.ndarray) -> None:
-    sizes = [sum(e - f for f, e in find_spans(scores, bias)) for bias in (-20.0, 0.0, 20.0)]
+    sizes = [sum(e - f for f, e in decode_spans(scores, bias)) for bias in (-20.0, 0.0, 20.0)]
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[0] == len(scores)
     assert sizes[-1] == 0
 
 
-def test_gold_tags_go_to_spans_and_back() -> None:
+def test_gold_spans_are_encoded_as_tags() -> None:
     words = [(0, 3), (4, 11), (12, 16), (17, 20), (20, 21)]
-    assert tags_of(words, [(4, 16), (17, 20)]) == [0, 1, 2, 1, 0]
-    assert tags_of(words, [(13, 15)]) == [0, 0, 1, 0, 0]  # ends inside a word
-    assert tags_of(words, [(4, 16), (12, 20)]) == [0, 1, 1, 2, 0]  # two share a word
-    assert tags_of(words, [(3, 4)]) == [0] * 5  # white space alone
-    assert tags_of([], []) == []
+    assert encode_tags(words, [(4, 16), (17, 20)]) == [0, 1, 2, 1, 0]
+    assert encode_tags(words, [(13, 15)]) == [0, 0, 1, 0, 0]  # ends inside a word
+    assert encode_tags(words, [(4, 16), (12, 20)]) == [0, 1, 1, 2, 0]  # two share a word
+    assert encode_tags(words, [(3, 4)]) == [0] * 5  # only white space
+    assert encode_tags([], []) == []
 
 
-def test_how_sure_a_span_is_by_hand() -> None:
+def test_span_scores_by_hand() -> None:
     shares = np.array([[0.2, 0.8, 0.0], [0.1, 0.1, 0.8], [0.7, 0.2, 0.1]])
     scores = np.log(shares + 1e-12).astype(np.float32)
     both, alone, last = span_scores(scores, [(0, 2), (0, 1), (2, 3)])

@@ -16,10 +16,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from markdown_pages import blocks_of
 from no_sockets import SITE
-from pages import blocks_of
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parent.parent
 
 
@@ -93,7 +93,7 @@ def test_the_wheel_installs_answers_and_judges(fresh: Path, tmp_path: Path) -> N
         check=False,
     )
     assert judged.returncode == 0, judged.stderr
-    assert json.loads(judged.stdout)["figures"]["num_examples"] == 36
+    assert json.loads(judged.stdout)["metrics"]["num_examples"] == 36
 
 
 def test_the_readme_is_true_in_it_without_sockets(fresh: Path, offline: dict[str, str]) -> None:

@@ -1,7 +1,8 @@
-"""CAPSAR: what is felt, and about what, in a sentence or a whole corpus of reviews.
+"""CAPSAR is a library for aspect-based sentiment analysis.
 
-Names are loaded when first used: importing this package opens no file and no socket and loads
-neither torch nor any model.
+It finds the aspects mentioned in a review and the sentiment toward each. Public names are imported
+on first use: importing this package opens no file and no socket, and loads neither torch nor a
+model.
 """
 
 from __future__ import annotations
@@ -9,46 +10,46 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from capsar.version import __version__ as __version__
+
 if TYPE_CHECKING:
-    from capsar.analyze import Analyzer as Analyzer
-    from capsar.analyze import load as load
     from capsar.bulk.job import ScoreOptions as ScoreOptions
     from capsar.bulk.run import score as score
     from capsar.config import ModelConfig as ModelConfig
     from capsar.config import TrainConfig as TrainConfig
-    from capsar.data.example import AspectSpan as AspectSpan
-    from capsar.data.example import Example as Example
     from capsar.errors import CapsarError as CapsarError
     from capsar.evaluation.evaluate import evaluate as evaluate
-    from capsar.labels import Polarity as Polarity
+    from capsar.inference.analyzer import Analyzer as Analyzer
+    from capsar.inference.analyzer import load as load
     from capsar.model.network import Capsar as Capsar
     from capsar.reporting.options import ReportOptions as ReportOptions
     from capsar.reporting.run import report as report
     from capsar.schema import AspectSentiment as AspectSentiment
-    from capsar.training.run import train as train
+    from capsar.schema import AspectSpan as AspectSpan
+    from capsar.schema import Example as Example
+    from capsar.schema import Polarity as Polarity
+    from capsar.training.trainer import train as train
 
-__version__ = "0.1.0"
-
-_HOMES = {
-    "Analyzer": "capsar.analyze",
+_MODULES = {
+    "Analyzer": "capsar.inference.analyzer",
     "AspectSentiment": "capsar.schema",
-    "AspectSpan": "capsar.data.example",
+    "AspectSpan": "capsar.schema",
     "Capsar": "capsar.model.network",
     "CapsarError": "capsar.errors",
-    "Example": "capsar.data.example",
+    "Example": "capsar.schema",
     "ModelConfig": "capsar.config",
-    "Polarity": "capsar.labels",
+    "Polarity": "capsar.schema",
     "ReportOptions": "capsar.reporting.options",
     "ScoreOptions": "capsar.bulk.job",
     "TrainConfig": "capsar.config",
     "evaluate": "capsar.evaluation.evaluate",
-    "load": "capsar.analyze",
+    "load": "capsar.inference.analyzer",
     "report": "capsar.reporting.run",
     "score": "capsar.bulk.run",
-    "train": "capsar.training.run",
+    "train": "capsar.training.trainer",
 }
 _EXTRAS = {"Capsar": "train", "train": "train", "score": "bulk"}
-"""Names that need an extra."""
+"""The extra that a name needs."""
 
 __all__ = [
     "Analyzer",
@@ -72,12 +73,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name from its home on first use (PEP 562)."""
-    home = _HOMES.get(name)
-    if home is None:
+    """Import a public name on first use (PEP 562)."""
+    module = _MODULES.get(name)
+    if module is None:
         raise AttributeError(f"module 'capsar' has no attribute {name!r}")
     try:
-        value = getattr(import_module(home), name)
+        value = getattr(import_module(module), name)
     except ModuleNotFoundError as error:
         if name not in _EXTRAS:
             raise

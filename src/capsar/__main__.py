@@ -1,4 +1,4 @@
-"""`python -m capsar`: the same as the command `capsar`."""
+"""Run the command line interface with `python -m capsar`."""
 
 from capsar.cli import main
 

@@ -1,48 +1,58 @@
-"""Applying a calibration: scores -> probabilities, with numpy alone.
+"""Calibration: scores -> probabilities.
 
-Capsule lengths, and the likelihoods of tagged spans, are not probabilities. What makes them such is
-fitted on dev at the end of training (`capsar.training.calibrate`) and stored in the bundle.
+Capsule lengths and the scores of extracted spans are not probabilities. A calibration is fitted on
+validation data at the end of training and stored in the bundle.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from capsar.errors import ArtifactError
+from capsar.errors import ArtifactError, ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from numpy.typing import NDArray
 
-KINDS = ("temperature", "bent", "vector", "bent-vector", "isotonic")
-"""From the one of fewest numbers to that of most."""
-_EDGE = 1e-4
-"""How near to 0 and 1 a score, and a probability, can come."""
+    _Fit = Callable[[NDArray[np.floating], NDArray[np.int64]], "Calibration"]
+
+KINDS = ("temperature", "vector")
+"""In increasing number of parameters."""
+FEW_EXAMPLES = 100
+"""With fewer validation examples, a regularized temperature is fitted instead of the best kind."""
+MIN_SENTENCES = 10
+"""With fewer validation sentences, nothing is fitted."""
+_EPS = 1e-4
+"""Scores are clipped to this distance from 0 and 1."""
+_FOLDS = 5
+_L2 = 1e-3
+"""Regularization of weights towards 1 and of offsets towards 0."""
+_FEW_L2 = 8.0
+"""Regularization with few examples, divided by their number: a standard deviation of .25."""
+_FEW_WEIGHT = 0.5
+"""The weight that few examples are regularized towards: typical of models with much data."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Scores between 0 and 1 of each class -> probabilities.
+    """A map from class scores between 0 and 1 to probabilities.
 
-    `temperature`: the softmax of the scores' log-odds times one number. `vector`: times one number
-    a class, plus one a class. `bent` and `bent-vector` add the cube of the log-odds times a number,
-    or one a class: capsule lengths crowd near 0 and 1, where a small step means much. `isotonic`:
-    one rising step function a class, then shares of their sum.
+    `temperature` is the softmax of the scores' log-odds times one weight. `vector` has one weight
+    and one offset per class.
     """
 
     kind: str
     weights: tuple[float, ...] = ()
-    """One, or one a class."""
+    """One, or one per class."""
     offsets: tuple[float, ...] = ()
-    """One a class, or none."""
-    bends: tuple[float, ...] = ()
-    """Of the cubes: as many as weights, or none."""
-    steps: tuple[tuple[tuple[float, ...], tuple[float, ...]], ...] = ()
-    """Of each class, where the line turns (log-odds) and how high it is there."""
-    most: float = 1.0
-    """The highest probability there can be; below one, probabilities are drawn to equal shares."""
+    """None, or one per class."""
+    max_confidence: float = 1.0
+    """The maximum probability; if below one, probabilities are shrunk towards uniform."""
 
     def apply(self, scores: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
         """Return the probabilities of scores (n, C); each row sums to one.
@@ -51,97 +61,180 @@ class Calibration:
         >>> halves.tolist()
         [[0.5, 0.5]]
         """
-        odds = log_odds(scores)
-        if self.kind == "isotonic":
-            columns = [np.interp(odds[:, i], x, y) for i, (x, y) in enumerate(self.steps)]
-            parts = np.clip(np.stack(columns, axis=1), _EDGE, None)
-        else:
-            logits = odds * np.array(self.weights) + np.array(self.offsets or 0.0)
-            if self.bends:
-                logits = logits + cubes(odds) * np.array(self.bends)
-            parts = np.exp(logits - logits.max(1, keepdims=True))
-        shares: NDArray[np.float64] = parts / parts.sum(1, keepdims=True)
-        if self.most < 1:
-            equal = 1 / shares.shape[1]
-            shares = equal + (shares - equal) * (self.most - equal) / (1 - equal)
-        return shares
+        logits = log_odds(scores) * np.array(self.weights) + np.array(self.offsets or 0.0)
+        exponentials = np.exp(logits - logits.max(1, keepdims=True))
+        probabilities: NDArray[np.float64] = exponentials / exponentials.sum(1, keepdims=True)
+        if self.max_confidence < 1:
+            uniform = 1 / probabilities.shape[1]
+            scale = (self.max_confidence - uniform) / (1 - uniform)
+            probabilities = uniform + (probabilities - uniform) * scale
+        return probabilities
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the calibration as JSON holds it."""
+        """Return the calibration as a JSON object."""
         content: dict[str, Any] = {
             "kind": self.kind,
             "weights": list(self.weights),
             "offsets": list(self.offsets),
-            "steps": [[list(x), list(y)] for x, y in self.steps],
         }
-        if self.bends:
-            content["bends"] = list(self.bends)
-        return content | ({"most": self.most} if self.most < 1 else {})
+        return content | (
+            {"max_confidence": self.max_confidence} if self.max_confidence < 1 else {}
+        )
 
     @classmethod
-    def from_dict(cls, content: object, num_classes: int) -> Calibration:
-        """Read a calibration of so many classes from a bundle's configuration.
+    def from_dict(cls, content: Any, num_classes: int) -> Calibration:  # noqa: ANN401  (JSON)
+        """Read a calibration from the configuration of a bundle.
 
         Raises:
-            ArtifactError: If it is none.
+            ArtifactError: If it is invalid.
         """
         try:
-            made = cls(
-                kind=str(content["kind"]),  # type: ignore[index]
-                weights=_numbers(content["weights"]),  # type: ignore[index]
-                offsets=_numbers(content["offsets"]),  # type: ignore[index]
-                steps=tuple((_numbers(x), _numbers(y)) for x, y in content["steps"]),  # type: ignore[index]
-                bends=_numbers(content.get("bends", ())),  # type: ignore[attr-defined]
-                most=float(content.get("most", 1.0)),  # type: ignore[attr-defined]
+            calibration = cls(
+                kind=str(content["kind"]),
+                weights=tuple(map(float, content["weights"])),
+                offsets=tuple(map(float, content["offsets"])),
+                max_confidence=float(content.get("max_confidence", 1.0)),
             )
         except (TypeError, KeyError, ValueError) as error:
             raise ArtifactError(
-                f"config.json holds no usable calibration ({error!r}). Export the model again."
+                f"config.json has no valid calibration ({error!r}). Export the model again."
             ) from error
-        if not made._fits(num_classes):
+        numbers = (*calibration.weights, *calibration.offsets)
+        expected = (num_classes, num_classes) if calibration.kind == "vector" else (1, 0)
+        if not (
+            calibration.kind in KINDS
+            and (len(calibration.weights), len(calibration.offsets)) == expected
+            and 1 / num_classes < calibration.max_confidence <= 1
+            and np.isfinite(numbers).all()
+        ):
             raise ArtifactError(
-                f"config.json holds a calibration {made.kind!r} that does not fit {num_classes} "
-                "classes. Export the model again."
+                f"config.json has a calibration {calibration.kind!r} that does not fit "
+                f"{num_classes} classes. Export the model again."
             )
-        return made
-
-    def _fits(self, num_classes: int) -> bool:
-        if not 1 / num_classes < self.most <= 1:
-            return False
-        if self.kind == "isotonic":
-            alike = all(len(x) == len(y) > 0 and list(x) == sorted(x) for x, y in self.steps)
-            return len(self.steps) == num_classes and alike
-        if self.kind not in KINDS:
-            return False
-        sizes = len(self.weights), len(self.bends), len(self.offsets)
-        return sizes == sizes_of(self.kind, num_classes)
-
-
-def sizes_of(kind: str, num_classes: int) -> tuple[int, int, int]:
-    """Return how many weights, bends and offsets a kind that is not `isotonic` has."""
-    weights, offsets = (num_classes, num_classes) if kind.endswith("vector") else (1, 0)
-    return weights, weights if kind.startswith("bent") else 0, offsets
-
-
-def cubes(odds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the cubes of log-odds, of about their size where scores are near 0 or 1."""
-    return odds**3 / 10
+        return calibration
 
 
 def log_odds(scores: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
-    """Return the log-odds of scores from 0 to 1, of which none is taken for quite 0 or 1."""
-    inside = np.clip(np.asarray(scores, dtype=np.float64), _EDGE, 1 - _EDGE)
-    return np.log(inside) - np.log1p(-inside)
+    """Return the log-odds of scores, clipped away from 0 and 1."""
+    clipped = np.clip(np.asarray(scores, dtype=np.float64), _EPS, 1 - _EPS)
+    return np.log(clipped) - np.log1p(-clipped)
 
 
-def two_sided(scores: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
-    """Return scores (n) of *yes* as those of *no* and *yes* (n, 2)."""
-    yes = np.asarray(scores, dtype=np.float64)
-    return np.stack([1 - yes, yes], axis=1)
+def binary_scores(scores: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+    """Return scores of the positive class (n) as scores of both classes (n, 2)."""
+    positive = np.asarray(scores, dtype=np.float64)
+    return np.stack([1 - positive, positive], axis=1)
 
 
-def _numbers(values: Any) -> tuple[float, ...]:  # noqa: ANN401  (whatever JSON holds)
-    made = tuple(float(value) for value in values)
-    if not np.isfinite(made).all():
-        raise ValueError("a number that is none")
-    return made
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A fitted calibration and its cross-validated results."""
+
+    calibration: Calibration
+    log_losses: dict[str, float]
+    """The cross-validated log loss of each kind."""
+    probabilities: NDArray[np.float64]
+    """The cross-validated probabilities of the validation examples (n, C)."""
+
+
+def fit_calibration(
+    scores: NDArray[np.floating],
+    truth: NDArray[np.int64],
+    groups: Sequence[str],
+    *,
+    few: bool = False,
+) -> Fitted | None:
+    """Fit the kind of calibration with the lowest cross-validated log loss on all examples.
+
+    Args:
+        scores: Of each class, from 0 to 1 (n, C).
+        truth: The true class (n).
+        groups: The group (sentence) of each example; folds do not split groups.
+        few: Whether to fit a regularized temperature with a maximum confidence, because there are
+            too few examples to choose a kind.
+
+    Returns:
+        None if there are fewer than `MIN_SENTENCES` groups.
+
+    Raises:
+        ConfigError: If a score is not finite: training diverged.
+    """
+    names = {name: number for number, name in enumerate(dict.fromkeys(groups))}
+    if len(names) < MIN_SENTENCES:
+        return None
+    if not np.isfinite(scores).all():
+        raise ConfigError(
+            "The network's predictions are not finite: training diverged. Lower "
+            "train.learning_rate or set train.max_grad_norm"
+        )
+    fits: dict[str, _Fit] = {kind: partial(fit_kind, kind) for kind in KINDS}
+    if few:
+        fits = {"temperature": _fit_few}
+    folds = np.array([names[group] % _FOLDS for group in groups])
+    held_out = {kind: np.zeros(scores.shape) for kind in fits}
+    for fold in range(_FOLDS):
+        inside, outside = folds != fold, folds == fold
+        for kind, fit in fits.items():
+            held_out[kind][outside] = fit(scores[inside], truth[inside]).apply(scores[outside])
+    losses = {kind: log_loss(held_out[kind], truth) for kind in fits}
+    best = min(fits, key=losses.__getitem__)  # the first of equal ones has fewer parameters
+    return Fitted(fits[best](scores, truth), losses, held_out[best])
+
+
+def max_confidence(num_examples: int) -> float:
+    """Return the highest confidence that so many examples support, even if all are correct.
+
+    >>> max_confidence(8)
+    0.9
+    """
+    return (num_examples + 1) / (num_examples + 2)
+
+
+def _fit_few(scores: NDArray[np.floating], truth: NDArray[np.int64]) -> Calibration:
+    """Fit a temperature that is regularized towards a typical one, with a maximum confidence."""
+    number = len(truth)
+    fitted = fit_kind("temperature", scores, truth, l2=_FEW_L2 / number, prior=_FEW_WEIGHT)
+    return replace(fitted, max_confidence=round(max_confidence(number), 6))
+
+
+def fit_kind(
+    kind: str,
+    scores: NDArray[np.floating],
+    truth: NDArray[np.int64],
+    *,
+    l2: float = _L2,
+    prior: float = 1.0,
+) -> Calibration:
+    """Fit one kind of calibration by regularized maximum likelihood.
+
+    Args:
+        kind: One of `KINDS`.
+        scores: Of each class (n, C).
+        truth: The true class (n).
+        l2: Strength of the regularization.
+        prior: The value that weights are regularized towards.
+    """
+    from scipy.optimize import minimize
+
+    odds = log_odds(scores)
+    num_weights, num_offsets = (odds.shape[1],) * 2 if kind == "vector" else (1, 0)
+    start = np.concatenate([np.full(num_weights, prior), np.zeros(num_offsets)])
+
+    def loss(parameters: NDArray[np.float64]) -> float:
+        logits = odds * parameters[:num_weights]
+        if num_offsets:
+            logits = logits + parameters[num_weights:]
+        highest = logits.max(1, keepdims=True)
+        normalizers = np.log(np.exp(logits - highest).sum(1)) + highest[:, 0]
+        penalty = l2 * float(((parameters - start) ** 2).sum())
+        return float((normalizers - logits[np.arange(len(truth)), truth]).mean()) + penalty
+
+    # A negative weight would reverse the order of scores.
+    bounds = [(0.0, None)] * num_weights + [(None, None)] * num_offsets
+    found = minimize(loss, start, method="L-BFGS-B", bounds=bounds).x.round(6).tolist()
+    return Calibration(kind, tuple(found[:num_weights]), tuple(found[num_weights:]))
+
+
+def log_loss(probabilities: NDArray[np.float64], truth: NDArray[np.int64]) -> float:
+    """Return the mean negative log probability of the true classes."""
+    return float(-np.log(probabilities[np.arange(len(truth)), truth]).mean())

@@ -1,14 +1,14 @@
-"""Every failure a user can meet.
+"""Every error that this package raises on purpose.
 
 ```
 CapsarError
-├── ConfigError            a setting that cannot be used
-├── DataError
-│   ├── FormatError        a record that cannot be read: names file, record and reason
+├── ConfigError            an invalid setting
+├── DataError              unusable data
+│   ├── FormatError        an unreadable record: names file, record and reason
 │   └── AspectNotFoundError
-├── ArtifactError          a saved file (model, tokenizer, cache) that cannot be used
+├── ArtifactError          an unusable saved file (model, tokenizer, cache)
 │   └── VersionMismatchError
-└── MissingExtraError      an optional part that is not installed
+└── MissingExtraError      an optional dependency that is not installed
 ```
 """
 
@@ -16,11 +16,11 @@ from __future__ import annotations
 
 
 class CapsarError(Exception):
-    """The root of all errors raised on purpose by this package."""
+    """Base class of all errors raised by this package."""
 
 
 class ConfigError(CapsarError, ValueError):
-    """A setting that cannot be used."""
+    """An invalid setting."""
 
 
 class DataError(CapsarError, ValueError):
@@ -31,10 +31,10 @@ class FormatError(DataError):
     """A record that cannot be read.
 
     Attributes:
-        path: The file as the user named it.
-        record: The place in it, in words: a line, a sentence, a key.
-        reason: What was expected, what came, what to do.
-        polarity: The label of the bad record (a `Polarity`), where at least that could be read.
+        path: The file, as the user named it.
+        record: The position in the file: a line, a sentence or a key.
+        reason: What was expected, what was found and what to do.
+        polarity: The label (a `Polarity`) of the bad record, if it could be read.
     """
 
     def __init__(self, path: str, record: str, reason: str, *, polarity: str | None = None) -> None:
@@ -54,11 +54,11 @@ class ArtifactError(CapsarError, ValueError):
 
 
 class VersionMismatchError(ArtifactError):
-    """A saved file that another version wrote."""
+    """A saved file written by an incompatible version."""
 
 
 class MissingExtraError(CapsarError, ImportError):
-    """An optional part that is not installed."""
+    """An optional dependency that is not installed."""
 
     def __init__(self, extra: str, purpose: str) -> None:
         super().__init__(f"{purpose} needs the extra {extra!r}: pip install 'capsar[{extra}]'")

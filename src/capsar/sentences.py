@@ -1,8 +1,8 @@
-"""Review -> sentences with exact character spans: what is read and answered at once.
+"""Review -> sentences with exact character offsets.
 
-A sentence *is* a pair of half-open offsets into the untouched review. Between sentences stand only
-white space, invisible marks, remnants of HTML and marks of list items. Whether a sentence ends at a
-place depends on nothing before its own first character, so that a sentence alone is one sentence.
+A sentence is a pair of half-open offsets into the unmodified review. Between sentences are only
+white space, invisible marks, HTML markup and bullets. Whether a sentence ends depends on nothing
+before its first character, so splitting a sentence again returns that sentence.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from capsar.text import iterate_words
+from capsar.tokenizer import iterate_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from capsar.text import Span
+    from capsar.tokenizer import Span
 
-LONGEST_SENTENCE = 256
-"""Words; what is longer is read in windows of at most as many."""
+MAX_SENTENCE_WORDS = 256
+"""Longer sentences are processed in windows of at most this many words."""
 
 _LINE = r"\r\n|[\n\r\x0b\x0c\x85\u2028\u2029]"
 _INVISIBLE = r"\s\x00-\x1f\x7f-\x9f\xad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
@@ -38,14 +38,14 @@ _EMOJIS = rf"(?:{_EMOJI}[\u200d\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]*+)++"
 _FACE = r"[:;=][-o'^]?[)(\]\[DPp]++(?!\w)|<3(?!\w)"
 _CLOSERS = r"[\"'”’)\]»]*+"
 
-# What stands before a sentence and is no part of it.
+# Characters before a sentence that are not part of it.
 _BEFORE = re.compile(
     rf"(?:[{_INVISIBLE}]|{_BLOCK}|{_INLINE}|&nbsp;|{_BULLET}|[-*+–—>](?=\s)|\d{{1,2}}[.)](?=\s))*+",
     re.IGNORECASE,
 )
 _MARKUP = re.compile(f"{_BLOCK}|{_INLINE}|{_ENTITY}", re.IGNORECASE)
-# Places where a sentence may end. Marks of the end take what belongs to them: more of them, the
-# closing quotes and brackets, and the faces that follow.
+# Possible ends of a sentence. A run of end marks includes the closing quotes and brackets and the
+# emoticons that follow.
 _MAY_END = re.compile(
     rf"(?P<block>{_BLOCK})|(?P<line>{_LINE})|(?P<bullet>{_BULLET})"
     rf"|(?P<stop>(?:[.!?…‼⁇⁈⁉。！？｡]++(?: (?=[.!?…]))?)++{_CLOSERS})"
@@ -58,7 +58,7 @@ _NEXT = re.compile(rf"(?P<gap>[{_INVISIBLE}]*+)[\"'“‘(\[«¿¡*_]*+(?P<first
 _LAST_WORD = re.compile(r"([^\s\"'“”‘’()\[\]«»,;:!?]*)\s*\Z")
 _LAST_WORD_LENGTH = 40
 _WRAPPED_LINE = 50
-"""A line at least so long that is followed by a small letter was broken by a typewriter."""
+"""A line of at least this length before a lower-case letter is treated as wrapped."""
 
 _NEVER_LAST = re.compile(
     r"mr|mrs|ms|dr|prof|st|mt|sgt|capt|lt|col|gen|sen|rep|rev|hon|messrs|vs|e\.g|i\.e|eg|cf|viz"
@@ -70,10 +70,13 @@ _SELDOM_LAST = re.compile(
 )
 _ACRONYM = re.compile(r"(?:[^\W\d_]\.)+[^\W\d_]\Z")
 _ALWAYS = "。！？｡"
+_GAP = re.compile(f"[{_INVISIBLE}]")
+_BREAKS = {",", ";", ":", "-", "--", "–", "—", "...", "…", "/", "|"}
+"""Words after which a window may end."""
 
 
 def split_sentences(text: str) -> list[Span]:
-    """Return the sentences of a review, in order, as half-open character offsets into it.
+    """Return the sentences of a review, in order, as half-open character offsets.
 
     Any string is accepted; the time is linear in its length.
 
@@ -85,10 +88,10 @@ def split_sentences(text: str) -> list[Span]:
 
 
 def iterate_sentences(text: str) -> Iterator[Span]:
-    """Do as `split_sentences`, one sentence after the other."""
-    start = line = place = _begin(text, 0)
-    while mark := _MAY_END.search(text, place):
-        place = mark.end()
+    """Yield the sentences of `split_sentences` one by one."""
+    start = line = position = _skip_gap(text, 0)
+    while mark := _MAY_END.search(text, position):
+        position = mark.end()
         if mark["line"]:
             ends = _line_ends(text, line, mark)
             line = mark.end()
@@ -98,29 +101,26 @@ def iterate_sentences(text: str) -> Iterator[Span]:
             continue
         end = mark.end() if mark["stop"] or mark["face"] else mark.start()
         yield from _trimmed(text, start, end)
-        # Marks are looked for anew from the next sentence on, as they are when it stands alone.
-        start = line = place = _begin(text, end)
+        # The search restarts at the next sentence, as if that sentence were the whole text.
+        start = line = position = _skip_gap(text, end)
     yield from _trimmed(text, start, len(text))
 
 
-def _begin(text: str, place: int) -> int:
-    found = _BEFORE.match(text, place)
-    return found.end() if found else place
+def _skip_gap(text: str, position: int) -> int:
+    found = _BEFORE.match(text, position)
+    return found.end() if found else position
 
 
 def _trimmed(text: str, start: int, end: int) -> Iterator[Span]:
-    """The sentence without the gap at its end, if anything is left."""
+    """Yield the sentence without trailing white space, if it is not empty."""
     while end > start and _GAP.match(text, end - 1):
         end -= 1
     if end > start:
         yield start, end
 
 
-_GAP = re.compile(f"[{_INVISIBLE}]")
-
-
 def _line_ends(text: str, line: int, mark: re.Match[str]) -> bool:
-    """Tell whether the end of a line is that of a sentence: not where a long line goes on."""
+    """Return whether a line break ends a sentence: not if a long line continues."""
     after = _NEXT.match(text, mark.end())
     if _BLANK.match(text, mark.end()) or after is None:
         return True
@@ -128,7 +128,7 @@ def _line_ends(text: str, line: int, mark: re.Match[str]) -> bool:
 
 
 def _mark_ends(text: str, start: int, mark: re.Match[str]) -> bool:
-    """Tell whether a sentence ends with these marks, or this face."""
+    """Return whether end marks, or an emoticon, end a sentence."""
     after = _NEXT.match(text, mark.end())
     if after is None or mark.end() == len(text):
         return True
@@ -152,7 +152,7 @@ def _mark_ends(text: str, start: int, mark: re.Match[str]) -> bool:
 
 
 def _full_stop_ends(word: str, first: str) -> bool:
-    """Tell whether a full stop after a word, and before white space, ends a sentence."""
+    """Return whether a full stop after a word and before white space ends a sentence."""
     small = word.lower()
     if _NEVER_LAST.fullmatch(small):
         return False
@@ -166,7 +166,7 @@ def _full_stop_ends(word: str, first: str) -> bool:
 
 
 def without_markup(text: str) -> str:
-    """Return a text without the remnants of HTML in it.
+    """Return a text without HTML tags and entities.
 
     >>> without_markup("mac &amp; <b>cheese</b>")
     'mac  cheese'
@@ -174,43 +174,39 @@ def without_markup(text: str) -> str:
     return _MARKUP.sub("", text)
 
 
-def read_sentence(text: str, sentence: Span) -> Iterator[tuple[list[Span], bool]]:
-    """Return the words of a sentence, in windows if it is overlong.
+def iterate_windows(text: str, sentence: Span) -> Iterator[tuple[list[Span], bool]]:
+    """Yield the words of a sentence, in windows if it is longer than `MAX_SENTENCE_WORDS`.
 
-    A window ends at a comma or the like in its second half, or else after as many words as it can
-    have; words of HTML remnants are left out.
+    A window ends after a comma or similar in its second half, or else when it is full. HTML markup
+    is skipped.
 
     Returns:
-        The words of each window, as offsets into the text, and whether there is more than one.
+        The words of each window, as offsets into the text, and whether there are several windows.
     """
+    start, end = sentence
+    own = text[start:end]  # words do not depend on the text around a sentence
+    markup = _MARKUP.finditer(own)
+    tag = next(markup, None)
     words: list[Span] = []
     windowed = False
-    for word in _words(text, sentence):
-        if len(words) == LONGEST_SENTENCE:
-            cut = _cut(text, words)
+    for first, last in iterate_words(own):
+        while tag is not None and tag.end() <= first:
+            tag = next(markup, None)
+        if tag is not None and last > tag.start():
+            continue
+        if len(words) == MAX_SENTENCE_WORDS:
+            cut = _window_end(text, words)
             windowed = True
             yield words[:cut], True
             words = words[cut:]
-        words.append(word)
+        words.append((first + start, last + start))
     if words:
         yield words, windowed
 
 
-def _cut(text: str, words: list[Span]) -> int:
-    for place in range(len(words), len(words) // 2, -1):
-        start, end = words[place - 1]
-        if text[start:end] in {",", ";", ":", "-", "--", "–", "—", "...", "…", "/", "|"}:
-            return place
+def _window_end(text: str, words: list[Span]) -> int:
+    for size in range(len(words), len(words) // 2, -1):
+        start, end = words[size - 1]
+        if text[start:end] in _BREAKS:
+            return size
     return len(words)
-
-
-def _words(text: str, sentence: Span) -> Iterator[Span]:
-    start, end = sentence
-    own = text[start:end]  # words of a sentence are those it has alone
-    remnants = _MARKUP.finditer(own)
-    remnant = next(remnants, None)
-    for first, last in iterate_words(own):
-        while remnant is not None and remnant.end() <= first:
-            remnant = next(remnants, None)
-        if remnant is None or last <= remnant.start():
-            yield first + start, last + start

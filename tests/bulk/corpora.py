@@ -1,4 +1,4 @@
-"""Made-up corpora in every format, and what a serial run says of them."""
+"""Synthetic corpora in every format, and the expected results of a serial run."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from capsar.bulk.job import ScoreOptions
 from capsar.bulk.scorer import aspect_record
 
 THINGS = ["soup", "staff", "battery", "screen", "wine list", "price", "café", "waiter's tip"]
-FEELINGS = ["was cold", "were lovely", "is far too small", "could be better", "is just right"]
+OPINIONS = ["was cold", "were lovely", "is far too small", "could be better", "is just right"]
 ENDS = [".", "!", ' ("really")', ", I say;\nbuy it", " …", ""]
-PLACE = ("surface", "start", "end", "polarity")
-OPTIONS = ScoreOptions(model="fast", text_column="review", keep=("id",), fragment_mb=0.02)
+EXACT_FIELDS = ("text", "start", "end", "polarity")
+OPTIONS = ScoreOptions(model="fast", text_column="review", keep=("id",), shard_mb=0.02)
 
 
 def reviews(number: int, seed: int = 0) -> list[str]:
-    """Reviews of one to three sentences, with commas, quotes and newlines in them."""
-    chance = random.Random(seed)
+    """Return reviews of one to three sentences that contain commas, quotes and newlines."""
+    rng = random.Random(seed)
 
     def sentence() -> str:
-        return f"The {chance.choice(THINGS)} {chance.choice(FEELINGS)}{chance.choice(ENDS)}"
+        return f"The {rng.choice(THINGS)} {rng.choice(OPINIONS)}{rng.choice(ENDS)}"
 
-    return [" ".join(sentence() for _ in range(chance.randint(1, 3))) for _ in range(number)]
+    return [" ".join(sentence() for _ in range(rng.randint(1, 3))) for _ in range(number)]
 
 
 def write(path: Path, texts: list[Any], first_id: int = 0) -> Path:
-    """Write texts with ids as the format that the file's name tells."""
+    """Write texts with ids in the format of the file extension."""
     path.parent.mkdir(parents=True, exist_ok=True)
     ids = range(first_id, first_id + len(texts))
     opened = gzip.open if path.suffix == ".gz" else open
@@ -56,31 +56,31 @@ def write(path: Path, texts: list[Any], first_id: int = 0) -> Path:
 
 
 def read_output(folder: str | Path) -> list[dict[str, Any]]:
-    """All rows of an output, in order of their ids, which are numbers again."""
+    """Return all rows of an output with ids as integers, sorted by id."""
     rows = pds.dataset(str(folder), format="parquet").to_table().to_pylist()
     for row in rows:
         row["id"] = None if row["id"] is None else int(row["id"])
     return sorted(rows, key=lambda row: (row["id"] is None, row["id"]))
 
 
-def serial(texts: list[str]) -> list[list[dict[str, Any]]]:
-    """What one Analyzer says of all texts, one after the other."""
+def serial_results(texts: list[str]) -> list[list[dict[str, Any]]]:
+    """Return the results of one `Analyzer` for all texts."""
     return [[aspect_record(one) for one in found] for found in capsar.load("fast").analyze(texts)]
 
 
 def assert_exactly_once(rows: list[dict[str, Any]], texts: list[str]) -> None:
-    """Every row is there once, with the answer of a serial run."""
+    """Assert that every row occurs once, with the result of a serial run."""
     assert [row["id"] for row in rows] == list(range(len(texts)))
-    for row, expected in zip(rows, serial(texts), strict=True):
+    for row, expected in zip(rows, serial_results(texts), strict=True):
         assert row["error"] is None
-        assert_equal_answers(row["aspects"], expected)
+        assert_equal_results(row["aspects"], expected)
 
 
-def assert_equal_answers(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
-    """Same spans and polarities, scores and confidences within 1e-4."""
+def assert_equal_results(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
+    """Assert equal spans and polarities, and scores and confidences within 1e-4."""
     assert len(found) == len(expected)
     for one, other in zip(found, expected, strict=True):
-        assert {name: one[name] for name in PLACE} == {name: other[name] for name in PLACE}
+        assert [one[name] for name in EXACT_FIELDS] == [other[name] for name in EXACT_FIELDS]
         assert one["scores"] == pytest.approx(other["scores"], abs=1e-4)
         for name in ("confidence", "aspect_confidence"):
             assert one[name] == pytest.approx(other[name], abs=1e-4)

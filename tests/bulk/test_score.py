@@ -1,4 +1,4 @@
-"""Whole jobs on this machine: exactly once, resumed, refused, and with every kind of bad input."""
+"""Whole jobs on the local engine: exactly-once output, resume, and invalid input."""
 
 from __future__ import annotations
 
@@ -17,40 +17,41 @@ import psutil
 import pytest
 from corpora import OPTIONS, assert_exactly_once, read_output, reviews, write
 
-from capsar.bulk.run import Engine, score
-from capsar.bulk.summary import Progress
+from capsar.bulk.output import JobProgress
+from capsar.bulk.run import EngineOptions, score
 from capsar.errors import ArtifactError, ConfigError, DataError
 
-TWO = Engine(workers=(2, 2))
-FAULTS = Path(__file__).parent / "faults"
+TWO = EngineOptions(workers=(2, 2))
+TEXT = ("--text-column", "review")
+FAULTS = Path(__file__).parent / "fault_injection"
 
 
 def outputs(folder: Path) -> dict[str, int]:
     return {path.name: path.stat().st_mtime_ns for path in folder.glob("*.parquet")}
 
 
-def test_every_format_exactly_once(tmp_path: Path) -> None:
+def test_every_format_is_scored_exactly_once(tmp_path: Path) -> None:
     texts = reviews(2000)
     names = ["a.parquet", "b.csv", "c.jsonl", "deep/d.jsonl.gz", "deep/e.csv.gz"]
     for index, name in enumerate(names):
         write(tmp_path / "in" / name, texts[index * 400 : index * 400 + 400], index * 400)
     (tmp_path / "in" / "notes.txt").write_text("not read")
     (tmp_path / "in" / "_hidden.csv").write_text("not read")
-    seen: list[Progress] = []
+    seen: list[JobProgress] = []
     out = tmp_path / "out"
     summary = score(str(tmp_path / "in"), str(out), OPTIONS, engine=TWO, on_progress=seen.append)
     assert_exactly_once(read_output_by_kind(out), texts)
-    assert (summary.rows, summary.rows_with_error, summary.fragments_skipped) == (2000, 0, 0)
-    assert summary.fragments > len(names)
+    assert (summary.rows, summary.rows_with_error, summary.shards_skipped) == (2000, 0, 0)
+    assert summary.shards > len(names)
     assert [Path(name).name for name in summary.ignored] == ["notes.txt"]
     assert (out / "_SUCCESS").exists()
     assert json.loads((out / "_summary.json").read_text())["rows"] == 2000
     assert not list((out / "_job" / "scratch").iterdir())
-    assert seen[-1].fragments_done == seen[-1].fragments == summary.fragments
+    assert seen[-1].shards_done == seen[-1].shards == summary.shards
     assert (seen[-1].rows, seen[-1].seconds_left, seen[-1].workers) == (2000, 0, 2)
     before = outputs(out)
     again = score(str(tmp_path / "in"), str(out), OPTIONS, engine=TWO)
-    assert again.fragments_skipped == again.fragments == summary.fragments
+    assert again.shards_skipped == again.shards == summary.shards
     assert (again.rows, outputs(out)) == (2000, before)
 
 
@@ -65,27 +66,27 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished job."""
     folder = tmp_path_factory.mktemp("done")
     write(folder / "in" / "a.csv", reviews(100))
-    score(str(folder / "in"), str(folder / "out"), OPTIONS, engine=Engine(workers=(1, 1)))
+    score(str(folder / "in"), str(folder / "out"), OPTIONS, engine=EngineOptions(workers=(1, 1)))
     return folder
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
-        ({"keep": ()}, r"was begun with keep=\['id'\], now it is \[\]"),
-        ({"max_chars": 7}, "was begun with max_chars=100000, now it is 7"),
-        ({"fragment_mb": 1.0}, "was begun with fragment_mb=0.02"),
-        ({"encoding": "cp1252"}, "was begun with encoding='utf-8', now it is 'cp1252'"),
-        ({"text_column": "Review"}, r"no column 'Review'; there are \['id', 'review'\]"),
+        ({"keep": ()}, r"was started with keep=\['id'\], now it is \[\]"),
+        ({"max_chars": 7}, "was started with max_chars=100000, now it is 7"),
+        ({"shard_mb": 1.0}, "was started with shard_mb=0.02"),
+        ({"encoding": "cp1252"}, "was started with encoding='utf-8', now it is 'cp1252'"),
+        ({"text_column": "Review"}, r"no column 'Review'; the columns are \['id', 'review'\]"),
     ],
 )
-def test_another_option_is_refused(done: Path, change: dict[str, Any], told: str) -> None:
-    with pytest.raises(DataError, match=told):
+def test_changed_option_is_rejected(done: Path, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
         score(str(done / "in"), str(done / "out"), replace(OPTIONS, **change))
 
 
-def test_another_model_or_release_is_refused(done: Path, small_bundle: Path) -> None:
-    with pytest.raises(DataError, match="begun with another model sha256"):
+def test_changed_model_or_release_is_rejected(done: Path, small_bundle: Path) -> None:
+    with pytest.raises(DataError, match="started with another model sha256"):
         score(str(done / "in"), str(done / "out"), replace(OPTIONS, model=str(small_bundle)))
     job = done / "out" / "_job" / "job.json"
     content = job.read_text()
@@ -95,9 +96,9 @@ def test_another_model_or_release_is_refused(done: Path, small_bundle: Path) -> 
     job.write_text(content)
 
 
-def test_other_input_is_refused(done: Path, tmp_path: Path) -> None:
+def test_changed_input_is_rejected(done: Path, tmp_path: Path) -> None:
     extra = write(done / "in" / "b.csv", ["new"])
-    with pytest.raises(DataError, match=r"1 files that .* begun without, as .*b\.csv"):
+    with pytest.raises(DataError, match=r"1 files that were not there .*, such as .*b\.csv"):
         score(str(done / "in"), str(done / "out"), OPTIONS)
     extra.unlink()
     path = done / "in" / "a.csv"
@@ -107,27 +108,27 @@ def test_other_input_is_refused(done: Path, tmp_path: Path) -> None:
         score(str(done / "in"), str(done / "out"), OPTIONS)
     path.write_bytes(content)
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert score(str(done / "in"), str(done / "out"), OPTIONS).fragments_skipped > 0
-    write(tmp_path / "strange" / "x.parquet", ["not ours"])
-    with pytest.raises(DataError, match="Parquet files of no job"):
-        score(str(done / "in"), str(tmp_path / "strange"), OPTIONS)
+    assert score(str(done / "in"), str(done / "out"), OPTIONS).shards_skipped > 0
+    write(tmp_path / "foreign" / "x.parquet", ["not ours"])
+    with pytest.raises(DataError, match="Parquet files that are not part of a job"):
+        score(str(done / "in"), str(tmp_path / "foreign"), OPTIONS)
 
 
-def test_input_that_changes_after_planning_is_not_read(tmp_path: Path) -> None:
+def test_input_that_changes_after_planning_is_not_scored(tmp_path: Path) -> None:
     from capsar.bulk.job import Job
-    from capsar.bulk.ledger import open_ledger
+    from capsar.bulk.manifest import open_manifest
     from capsar.bulk.worker import Worker
 
     path = write(tmp_path / "a.csv", reviews(10))
     job = Job.make(OPTIONS, str(tmp_path / "out"))
-    (fragment,) = open_ledger(job, [str(path)]).fragments
+    (shard,) = open_manifest(job, [str(path)]).shards
     path.write_bytes(path.read_bytes() + b"10,new\n")
-    report = Worker(job).score(fragment)
-    assert "has changed since the job began" in report.unreadable
+    result = Worker(job).score(shard)
+    assert "has changed since the job was planned" in result.unreadable
     assert not outputs(tmp_path / "out")
 
 
-def test_a_file_that_is_mended_is_taken_in_by_the_next_run(tmp_path: Path) -> None:
+def test_repaired_file_is_scored_by_the_next_run(tmp_path: Path) -> None:
     texts = reviews(400)
     write(tmp_path / "in" / "a.parquet", texts[:200])
     broken = write(tmp_path / "in" / "b.parquet", texts[200:], 200)
@@ -140,7 +141,7 @@ def test_a_file_that_is_mended_is_taken_in_by_the_next_run(tmp_path: Path) -> No
     assert not (out / "_SUCCESS").exists()
     broken.write_bytes(whole)
     summary = score(str(tmp_path / "in"), str(out), OPTIONS, engine=TWO)
-    assert (summary.fragments_skipped, summary.unreadable) == (1, [])
+    assert (summary.shards_skipped, summary.unreadable) == (1, [])
     assert (out / "_SUCCESS").exists()
     assert_exactly_once(read_output(out), texts)
 
@@ -167,7 +168,7 @@ def capsar(*arguments: object, faults: bool = False) -> subprocess.CompletedProc
     )
 
 
-def test_every_kind_of_bad_row_and_file_is_named(tmp_path: Path) -> None:
+def test_every_kind_of_invalid_row_and_file_is_reported(tmp_path: Path) -> None:
     folder = tmp_path / "in"
     good = reviews(300)
     rows = [*good[:100], None, "poison that raises", "x" * 5_000_000, *good[100:200]]
@@ -182,31 +183,31 @@ def test_every_kind_of_bad_row_and_file_is_named(tmp_path: Path) -> None:
     (folder / "d.parquet").write_bytes((folder / "a.parquet").read_bytes()[:-100])
     out = tmp_path / "out"
     command = (folder, out, "--text-column", "review", "--keep", "id")
-    done = capsar(*command, "--fragment-mb", "0.02", faults=True)
+    done = capsar(*command, "--shard-mb", "0.02", faults=True)
     assert done.returncode == 3, done.stderr
     summary = json.loads((out / "_summary.json").read_text())
     kinds = {"null text": 1, "the model failed": 1, "too long": 1, "not JSON": 1, "not UTF-8": 3}
     kinds |= {"not an object": 1, "no text": 1, "not text": 1, "not CSV": 1}
     assert summary["errors"] == kinds
     assert summary["rows"] == 303 + 100 + 6 + 3 - 100
-    named = {(Path(one["file"]).name, one["error"][:20]) for one in summary["named"]}
-    assert ("a.parquet", "the model failed: Ru") in named
-    assert {"place": "row 101"}.items() <= next(
-        one for one in summary["named"] if one["error"].startswith("the model")
+    first_errors = {(Path(one["file"]).name, one["error"][:20]) for one in summary["first_errors"]}
+    assert ("a.parquet", "the model failed: Ru") in first_errors
+    assert {"location": "row 101"}.items() <= next(
+        one for one in summary["first_errors"] if one["error"].startswith("the model")
     ).items()
     assert [Path(one["file"]).name for one in summary["unreadable"]] == ["d.parquet"]
     assert "d.parquet: " in done.stderr
     assert "1 × the model failed; the first: " in done.stderr
-    answered = [row for row in read_output_by_kind_or_none(out) if row["error"] is None]
-    assert len(answered) == 301
-    assert all(row["aspects"] is not None for row in answered)
+    scored = [row for row in read_output_by_kind_or_none(out) if row["error"] is None]
+    assert len(scored) == 301
+    assert all(row["aspects"] is not None for row in scored)
 
 
 def read_output_by_kind_or_none(out: Path) -> list[dict[str, Any]]:
     return [row for path in out.glob("*.parquet") for row in read_output(path)]
 
 
-def test_a_row_that_kills_its_process_costs_only_itself(
+def test_row_that_crashes_its_process_affects_no_other_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = reviews(300)
@@ -214,17 +215,17 @@ def test_a_row_that_kills_its_process_costs_only_itself(
     write(tmp_path / "a.parquet", texts)
     monkeypatch.syspath_prepend(FAULTS)
     summary = score(str(tmp_path / "a.parquet"), str(tmp_path / "out"), OPTIONS, engine=TWO)
-    assert summary.errors == {"the process died": 1}
-    assert summary.named[0]["place"] == "row 123"
-    assert summary.fragments_begun_again == 2
+    assert summary.errors == {"the process crashed": 1}
+    assert summary.first_errors[0]["location"] == "row 123"
+    assert summary.shards_retried == 2
     rows = read_output(tmp_path / "out")
-    assert rows[123]["error"] == "the process died: exit code -9"
+    assert rows[123]["error"] == "the process crashed: exit code -9"
     assert [row["id"] for row in rows] == list(range(300))
     assert [row["id"] for row in rows if row["aspects"] is None] == [123]
 
 
 @pytest.mark.slow
-def test_a_full_disk_stops_the_job_and_a_rerun_goes_on(
+def test_full_disk_stops_the_job_and_a_rerun_resumes_it(
     tmp_path: Path, small_disk: Callable[[str], Path]
 ) -> None:
     texts = reviews(3000)
@@ -232,26 +233,26 @@ def test_a_full_disk_stops_the_job_and_a_rerun_goes_on(
     disk = small_disk("400k")
     (disk / "ballast").write_bytes(bytes(350_000))
     command = (tmp_path / "a.parquet", disk / "out", "--text-column", "review", "--keep", "id")
-    command += ("--fragment-mb", "0.01")
+    command += ("--shard-mb", "0.01")
     done = capsar(*command)
     assert done.returncode == 4, done.stderr
     assert "No space left on device" in done.stderr
-    assert "Run again, the job goes on where it was." in done.stderr
+    assert "Run the same command again to resume." in done.stderr
     assert not (disk / "out" / "_SUCCESS").exists()
     finished = outputs(disk / "out")
     assert len(finished) >= 1
-    for row in read_output(disk / "out"):  # what is visible is whole
+    for row in read_output(disk / "out"):  # published files are complete
         assert row["error"] is None
     (disk / "ballast").unlink()
     done = capsar(*command, "--json")
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout.splitlines()[-1])
-    assert (summary["event"], summary["fragments_skipped"]) == ("summary", len(finished))
+    assert (summary["event"], summary["shards_skipped"]) == ("summary", len(finished))
     assert finished.items() <= outputs(disk / "out").items()
     assert_exactly_once(read_output(disk / "out"), texts)
 
 
-def test_the_command_tells_people_and_machines(tmp_path: Path) -> None:
+def test_command_prints_text_and_json(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", reviews(30))
     done = capsar(path, tmp_path / "out", "--text-column", "review", "--json")
     assert done.returncode == 0, done.stderr
@@ -260,7 +261,7 @@ def test_the_command_tells_people_and_machines(tmp_path: Path) -> None:
     assert (last["event"], last["rows"]) == ("summary", 30)
     done = capsar(path, tmp_path / "out", "--text-column", "review")
     assert "out: 30 rows, 0 with an error" in done.stdout
-    assert "1 of 1 parts were there already" in done.stdout
+    assert "1 of 1 shards skipped" in done.stdout
     with path.open("a") as stream:
         stream.write("1,2,3\n")
     done = capsar(path, tmp_path / "out2", "--text-column", "review")
@@ -268,48 +269,70 @@ def test_the_command_tells_people_and_machines(tmp_path: Path) -> None:
     assert "1 × not CSV; the first: " in done.stderr
 
 
-def test_a_table_in_another_encoding_is_scored_or_says_what_to_do(tmp_path: Path) -> None:
+def test_file_in_another_encoding_needs_the_option(tmp_path: Path) -> None:
     table = "id;Hotel;Größe;review\n1;Müller;5;The soup is “cold”.\n2;Möller;7;Fine soup.\n"
-    path = tmp_path / "a.csv"
+    path = tmp_path / "b.csv"
     path.write_text(table, encoding="cp1252")
-    asked = (path, tmp_path / "out", "--text-column", "review", "--keep", "id,Hotel")
-    done = capsar(*asked)
-    assert done.returncode == 1, done.stderr
-    assert "2 × not UTF-8; the first: " in done.stderr
-    assert "save the file as UTF-8, or give its encoding (as --encoding cp1252)" in done.stderr
-    rows = read_output(tmp_path / "out")
-    assert [(row["id"], row["Hotel"], row["aspects"]) for row in rows] == [
-        (1, None, None),
-        (2, None, None),
-    ]
-    assert "in 'Hotel', byte 0xf6 at position 1 is not valid utf-8" in rows[1]["error"]
-    done = capsar(path, tmp_path / "out2", *asked[2:-1], "id,Hotel,Größe", "--encoding", "cp1252")
+    done = capsar(path, tmp_path / "out", *TEXT, "--keep", "id,Hotel")
+    assert done.returncode == 2, done.stderr
+    assert "b.csv: The file is not UTF-8: byte 0xf6" in done.stderr
+    assert "--encoding cp1252" in done.stderr
+    assert not (tmp_path / "out").exists()
+    options = (*TEXT, "--keep", "id,Hotel,Größe", "--encoding", "cp1252")
+    done = capsar(path, tmp_path / "out", *options)
     assert done.returncode == 0, done.stderr
-    rows = read_output(tmp_path / "out2")
+    rows = read_output(tmp_path / "out")
     assert [(row["Hotel"], row["Größe"]) for row in rows] == [("Müller", "5"), ("Möller", "7")]
     assert [one["start"] for one in rows[0]["aspects"]] == [4]
 
 
+def test_json_lines_in_another_encoding_need_the_option(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b'{"text": "caf\xe9"}\n')
+    done = capsar(tmp_path / "a.jsonl", tmp_path / "out")
+    assert done.returncode == 2, done.stderr
+    assert "a.jsonl: The file is not UTF-8: byte 0xe9" in done.stderr
+
+
+def test_undecodable_rows_of_utf8_input_are_errors(tmp_path: Path) -> None:
+    """The first file is UTF-8 with a damaged row; the second one is not UTF-8."""
+    (tmp_path / "in").mkdir()
+    table = "id,Hotel,review\n1,Müller,Fine soup.\n".encode() + b"2,M\xfcller,Fine soup.\n"
+    (tmp_path / "in" / "a.csv").write_bytes(table)
+    other = "id;Hotel;review\n3;Möller;Fine soup.\n4;Müller;The soup is “cold”.\n"
+    (tmp_path / "in" / "b.csv").write_text(other, encoding="cp1252")
+    done = capsar(tmp_path / "in", tmp_path / "out", *TEXT, "--keep", "id,Hotel")
+    assert done.returncode == 1, done.stderr
+    assert "3 × not UTF-8; the first: " in done.stderr
+    assert "--encoding cp1252" in done.stderr
+    rows = read_output(tmp_path / "out")
+    assert [row["id"] for row in rows] == [1, 2, 3, 4]
+    assert [row["Hotel"] for row in rows] == ["Müller", None, None, None]
+    assert [row["aspects"] is None for row in rows] == [False, True, True, True]
+    assert "in 'Hotel', byte 0xf6 at position 1 is not valid utf-8" in rows[2]["error"]
+
+
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("nowhere.csv", "out"), "There is no file or folder"),
-        (("{csv}", "out"), "a.csv: There is no column 'text'"),
-        (("{csv}", "out", "--text-column", "review", "--keep", "date"), "no column 'date'"),
-        (
-            ("{jsonl}", "out"),
-            "a.jsonl: No line of the first ones has a field 'text'; they",
-        ),
-        (("{jsonl}", "out", "--text-column", "review", "--keep", "date"), "has a field 'date'"),
+        (("{csv}", "out"), "a.csv: There is no column 'text'; the columns are ['id', 'review']."),
+        (("{csv}", "out"), "Choose with --text-column."),
+        (("{csv}", "out", *TEXT, "--keep", "date"), "['id', 'review']. Choose with --keep."),
+        (("{csv}", "out", *TEXT, "--aspect-column", "a"), "Choose with --aspect-column."),
+        (("{jsonl}", "out"), "a.jsonl: None of the first lines has a field 'text'; the fields are"),
+        (("{jsonl}", "out"), "['id', 'review']. Choose with --text-column."),
+        (("{jsonl}", "out", *TEXT, "--keep", "date"), "['id', 'review']. Choose with --keep."),
         (("{gz}", "out"), "a.csv.gz: There is no column 'text'"),
         (("{csv}", "out", "--engine", "spark"), "no engine 'spark'; expected 'local' or 'ray'"),
-        (("{csv}", "out", "--address", "auto"), "choose the engine 'ray'"),
+        (("{csv}", "out", "--address", "auto"), "An address requires the engine 'ray'"),
         (("{csv}", "out", "--model", "nothing"), "'nothing' is not a bundle"),
         (("{csv}", "out", "--encoding", "shift-jis"), "save them as UTF-8 (iconv -f shift-jis"),
-        (("{txt}", "out"), "Cannot tell the format of"),
+        (("{txt}", "out"), "Unknown format of"),
     ],
 )
-def test_what_cannot_begin_says_why(tmp_path: Path, arguments: tuple[str, ...], told: str) -> None:
+def test_job_that_cannot_start_prints_the_reason(
+    tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
     write(tmp_path / "a.csv", ["x"])
     write(tmp_path / "a.jsonl", ["x"])
     write(tmp_path / "a.csv.gz", ["x"])
@@ -318,18 +341,18 @@ def test_what_cannot_begin_says_why(tmp_path: Path, arguments: tuple[str, ...], 
     places = {name: tmp_path / file for name, file in (files | {"out": "out"}).items()}
     done = capsar(*(places.get(argument, argument) for argument in arguments))
     assert done.returncode == 2, done.stderr
-    assert told in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("workers", [(0, 1), (3, 2)])
-def test_ranges_of_workers_are_checked(workers: tuple[int, int]) -> None:
-    with pytest.raises(ConfigError, match="the least first"):
-        Engine(workers=workers)
+def test_invalid_number_of_workers_is_rejected(workers: tuple[int, int]) -> None:
+    with pytest.raises(ConfigError, match="the minimum first"):
+        EngineOptions(workers=workers)
 
 
-def test_a_missing_extra_is_named() -> None:
+def test_missing_extra_is_named() -> None:
     code = "import sys; sys.modules['pyarrow'] = None; from capsar.cli import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", code, "score", "a.csv", "out"],
@@ -341,38 +364,38 @@ def test_a_missing_extra_is_named() -> None:
     assert "pip install 'capsar[bulk]'" in done.stderr
 
 
-def test_a_worker_that_has_another_model_ends_the_job(
+def test_worker_with_another_model_ends_the_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path / "a.csv", ["x"])
     monkeypatch.setattr("capsar.bulk.job.model_fingerprint", lambda _: "other")
-    with pytest.raises(ArtifactError, match="cannot begin: The model 'fast' is"):
+    with pytest.raises(ArtifactError, match="cannot start: The model 'fast' on this machine"):
         score(str(path), str(tmp_path / "out"), OPTIONS)
 
 
-def test_a_first_line_that_nobody_can_read_does_not_end_the_job(tmp_path: Path) -> None:
+def test_unreadable_first_line_does_not_end_the_job(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", reviews(20))
     path.write_text("[" * 200_000 + "\n" + path.read_text())
     summary = score(str(path), str(tmp_path / "out"), OPTIONS)
     assert (summary.rows, summary.rows_with_error) == (21, 1)
 
 
-def test_an_input_without_a_row_is_said(tmp_path: Path) -> None:
+def test_input_without_rows_is_reported(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text("")
     done = capsar(tmp_path / "a.jsonl", tmp_path / "out")
     assert done.returncode == 0
-    assert "there was not one row to score" in done.stderr
+    assert "the input has no rows" in done.stderr
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_whatever_ends_a_job_ends_its_workers(tmp_path: Path, how: signal.Signals) -> None:
-    """In the middle of a fragment that would take long."""
+def test_signal_ends_a_job_and_its_workers(tmp_path: Path, how: signal.Signals) -> None:
+    """Send the signal in the middle of a long shard."""
     path = write(tmp_path / "a.jsonl", reviews(2000) * 40)
     command = [sys.executable, "-m", "capsar", "score", path, tmp_path / "out", "--model", "fast"]
-    # Whoever runs the tests in the background ignores it, and so would the job.
+    # A test run in the background ignores SIGINT, and the job would inherit that.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     job = subprocess.Popen(
-        [*command, "--text-column", "review", "--workers", "2", "--fragment-mb", "4"],
+        [*command, "--text-column", "review", "--workers", "2", "--shard-mb", "4"],
         stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     signal.signal(signal.SIGINT, before)
@@ -383,11 +406,9 @@ def test_whatever_ends_a_job_ends_its_workers(tmp_path: Path, how: signal.Signal
     workers = psutil.Process(job.pid).children(recursive=True)
     assert workers
     job.send_signal(how)
-    told = job.communicate(timeout=60)[1]
+    printed = job.communicate(timeout=60)[1]
     assert psutil.wait_procs(workers, timeout=20)[1] == []
     if how != signal.SIGKILL:
         assert job.returncode == 4
-        assert (
-            told
-            == "capsar: stopped; what is finished is kept, run the same command again to go on\n"
-        )
+        message = "stopped; finished shards are kept, run the same command again to resume"
+        assert printed == f"capsar: {message}\n"

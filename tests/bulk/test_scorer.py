@@ -1,4 +1,4 @@
-"""Rows and answers: the one function for any engine, and bad rows that cost only themselves."""
+"""Scoring of rows: `score_batch`, row validation, and failures that affect only their row."""
 
 from __future__ import annotations
 
@@ -7,59 +7,62 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from corpora import assert_equal_answers, reviews, serial
+from corpora import assert_equal_results, reviews, serial_results
 from hypothesis import given
 from hypothesis import strategies as st
 
 import capsar
 from capsar.bulk.job import Job, ScoreOptions
-from capsar.bulk.readers import Row
+from capsar.bulk.row_validation import InputRow
 from capsar.bulk.scorer import Scorer, score_batch
 from capsar.errors import ArtifactError, ConfigError, DataError
 
 
-class Touchy:
-    """An analyzer that fails on any text with a 'x' in it, wherever that stands."""
+class FailingAnalyzer:
+    """An analyzer that fails on every text that contains an x."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.num_texts = 0
 
     def analyze_stream(self, texts: Any) -> Any:
         for text in texts:
-            self.asked += 1
+            self.num_texts += 1
             if "x" in text:
-                raise RuntimeError(f"cannot bear {text}")
+                raise RuntimeError(f"cannot read {text}")
             yield []
 
 
 @given(bad=st.lists(st.booleans(), max_size=70))
-def test_a_row_that_makes_the_model_raise_costs_only_itself(bad: list[bool]) -> None:
-    touchy = Touchy()
-    scorer = Scorer(ScoreOptions(), touchy)  # type: ignore[arg-type]
-    answers = scorer.answer([Row("x" if is_bad else "fine") for is_bad in bad])
-    wanted = (None, "the model failed: RuntimeError: cannot bear x")
-    assert answers == [wanted if is_bad else ([], None) for is_bad in bad]
-    assert touchy.asked <= (1 + 8 * sum(bad)) * (1 + len(bad))
+def test_row_that_makes_the_model_raise_affects_no_other_row(bad: list[bool]) -> None:
+    analyzer = FailingAnalyzer()
+    scorer = Scorer(ScoreOptions(), analyzer)  # type: ignore[arg-type]
+    results = scorer.score([InputRow("x" if is_bad else "fine") for is_bad in bad])
+    expected = (None, "the model failed: RuntimeError: cannot read x")
+    assert results == [expected if is_bad else ([], None) for is_bad in bad]
+    assert analyzer.num_texts <= (1 + 8 * sum(bad)) * (1 + len(bad))
 
 
-def test_an_analyzer_that_answers_too_little_is_noticed() -> None:
-    class Silent:
+def test_analyzer_that_returns_too_few_results_is_detected() -> None:
+    class EmptyAnalyzer:
         def analyze_stream(self, _: Any) -> Any:
             return iter(())
 
-    answers = Scorer(ScoreOptions(), Silent()).answer([Row("a"), Row("b")])  # type: ignore[arg-type]
-    assert [error.startswith("the model failed") for _, error in answers if error] == [True, True]
+    scorer = Scorer(ScoreOptions(), EmptyAnalyzer())  # type: ignore[arg-type]
+    results = scorer.score([InputRow("a"), InputRow("b")])
+    assert [error.startswith("the model failed") for _, error in results if error] == [True, True]
 
 
-def test_answers_are_those_of_the_analyzer() -> None:
+def test_results_are_those_of_the_analyzer() -> None:
     texts = reviews(50)
     table = pa.table({"id": range(50), "review": texts, "other": texts})
     options = ScoreOptions(model="fast", text_column="review", keep=("id",))
     scored = score_batch(table, options)
     assert scored.column_names == ["id", "aspects", "error"]
     assert scored.column("error").null_count == 50
-    for found, expected in zip(scored.column("aspects").to_pylist(), serial(texts), strict=True):
-        assert_equal_answers(found, expected)
+    for found, expected in zip(
+        scored.column("aspects").to_pylist(), serial_results(texts), strict=True
+    ):
+        assert_equal_results(found, expected)
     (batch,) = table.to_batches()
     assert pa.Table.from_batches([score_batch(batch, options)]) == scored
     for kind in (pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())):
@@ -69,22 +72,22 @@ def test_answers_are_those_of_the_analyzer() -> None:
     assert empty.schema == scored.schema
 
 
-def test_given_aspects_are_asked_about() -> None:
+def test_given_aspects_are_classified() -> None:
     text = "Great food, terrible service."
-    options = ScoreOptions(model="fast", aspect_column="about")
-    for about in (["food", "service"], [["food"], ["food", "service"]]):
-        scored = score_batch(pa.table({"text": [text, text], "about": about}), options)
-        answers = capsar.load("fast").classify([text, text], about)
-        found = [[a["surface"] for a in row] for row in scored.column("aspects").to_pylist()]
-        assert found == [[a.text for a in row] for row in answers]
-    asked = pa.table({"text": [text, text, "x"], "about": ["food", "soup", None]})
-    errors = score_batch(asked, options).column("error").to_pylist()
+    options = ScoreOptions(model="fast", aspect_column="given")
+    for aspects in (["food", "service"], [["food"], ["food", "service"]]):
+        scored = score_batch(pa.table({"text": [text, text], "given": aspects}), options)
+        expected = capsar.load("fast").classify([text, text], aspects)
+        found = [[a["text"] for a in row] for row in scored.column("aspects").to_pylist()]
+        assert found == [[a.text for a in row] for row in expected]
+    table = pa.table({"text": [text, text, "x"], "given": ["food", "soup", None]})
+    errors = score_batch(table, options).column("error").to_pylist()
     assert errors[0] is None
     assert errors[1].startswith("aspect not found: Aspect 'soup' does not occur")
-    assert errors[2] == "no aspect: NoneType in its place"
+    assert errors[2] == "invalid aspect: expected a string, got NoneType"
 
 
-def test_texts_that_cannot_be_asked_about_say_why() -> None:
+def test_invalid_texts_get_an_error() -> None:
     options = ScoreOptions(model="fast", max_chars=20)
     not_utf8 = pa.array([b"caf\xe9", b"fine", None], pa.binary())
     errors = score_batch(pa.table({"text": not_utf8}), options).column("error").to_pylist()
@@ -97,49 +100,50 @@ def test_texts_that_cannot_be_asked_about_say_why() -> None:
         )
         again = score_batch(pa.table({"text": unchecked}), options).column("error").to_pylist()
         assert again == errors
-    rows = [Row("x" * 21), Row(7), Row("a\ud800"), Row(None, error="not JSON: it")]
-    assert [error for _, error in Scorer(options).answer(rows)] == [
-        "too long: 21 characters, at most 20",
+    rows = [InputRow("x" * 21), InputRow(7), InputRow("a\ud800")]
+    rows.append(InputRow(None, error="not JSON: it"))
+    assert [error for _, error in Scorer(options).score(rows)] == [
+        "too long: 21 characters, the maximum is 20",
         "not text: int",
-        "not UTF-8: half of a surrogate pair",
+        "not UTF-8: unpaired surrogate",
         "not JSON: it",
     ]
     nulls = score_batch(pa.table({"text": pa.nulls(2)}), options)
     assert nulls.column("error").to_pylist() == ["null text", "null text"]
 
 
-def test_tables_that_cannot_be_scored_are_refused() -> None:
-    with pytest.raises(DataError, match=r"no column 'text'; there are \['review'\]"):
+def test_invalid_tables_are_rejected() -> None:
+    with pytest.raises(DataError, match=r"no column 'text'; the columns are \['review'\]"):
         score_batch(pa.table({"review": ["a"]}))
-    with pytest.raises(DataError, match="'text' holds int64, not text"):
+    with pytest.raises(DataError, match="'text' has type int64, expected text"):
         score_batch(pa.table({"text": [1]}))
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("options", "message"),
     [
         ({"max_chars": 0}, "max_chars"),
-        ({"fragment_mb": 0}, "fragment_mb"),
+        ({"shard_mb": 0}, "shard_mb"),
         *(
             ({"encoding": name}, name)
             for name in ("utf-16", "utf-7", "gbk", "cp037", "iso2022_jp", "undefined", "rot13")
         ),
-        ({"keep": ("error",)}, "names itself"),
+        ({"keep": ("error",)}, "the output uses these column names"),
         ({"keep": ("id", "id")}, "twice"),
-        ({"keep": "id,date"}, r"a list of names, as \('id', 'date'\); got 'id,date'"),
+        ({"keep": "id,date"}, r"a list of column names such as \('id', 'date'\); got 'id,date'"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(wrong: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
-        ScoreOptions(**wrong)
+def test_invalid_options_are_rejected(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ScoreOptions(**options)
 
 
-def test_options_take_lists_and_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_accept_lists_and_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     options = capsar.ScoreOptions(keep=["id"], model=Path("fast"))
     assert (options.keep, options.model) == (("id",), str(tmp_path / "fast"))
     assert hash(options)
     job = Job(options, "out")
     assert Job.from_json(job.to_json()) == job
-    with pytest.raises(ArtifactError, match="no such folder"):  # and not the model that ships
+    with pytest.raises(ArtifactError, match="no such folder"):  # not the bundled model of that name
         capsar.score(tmp_path, tmp_path / "out", options)

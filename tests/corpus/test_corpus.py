@@ -14,14 +14,13 @@ import leakage
 import quality
 from capsar import AspectSpan
 from capsar.data import catalog
-from capsar.data.doctor import check_file
-from capsar.data.formats.markup import parse_markup
-from capsar.data.overlap import Sharing
-from capsar.data.splits import sentence_hash
+from capsar.data.markup import parse_markup
+from capsar.data.splits import MatchKind, sentence_hash
+from capsar.data.validate import check_file
 from capsar.errors import ConfigError, DataError
 from capsar.evaluation.behavior import SUITE_SHA256
-from capsar.text import cuts_word
-from closed import closed_paths
+from capsar.tokenizer import cuts_word
+from guard import guarded_paths
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,7 +65,7 @@ def test_the_card_shows_the_results_of_the_frozen_test_part() -> None:
 
 
 @pytest.mark.parametrize("split", build.SPLITS)
-def test_every_line_survives_the_round_trip(split: str) -> None:
+def test_every_line_round_trips(split: str) -> None:
     records = (build.FOLDER / f"{split}.jsonl").read_text(encoding="utf-8").splitlines()
     lines = [
         line
@@ -93,7 +92,7 @@ def test_sizes(corpus: dict[str, list[Sentence]]) -> None:
     assert len({s.domain for s in corpus["train"]}) >= 60
 
 
-def test_the_test_part_is_the_frozen_one() -> None:
+def test_the_test_part_is_frozen() -> None:
     found = {
         path.stem: hashlib.sha256(path.read_bytes()).hexdigest()
         for path in (build.FOLDER / "test").glob("*.txt")
@@ -133,7 +132,7 @@ def test_a_leak_would_be_found(shared: Path) -> None:
     (text, *_) = [e.text for e in catalog.test_examples("semeval14-laptops") if len(e.text) > 60]
     planted = [build.Sentence(f"{text} Really.", (), "laptops", source)]
     leaks = leakage.with_public_sets({"train": planted})
-    assert "semeval14-laptops" in {leak.held_by for leak in leaks}
+    assert "semeval14-laptops" in {leak.found_in for leak in leaks}
 
 
 @pytest.mark.data
@@ -151,7 +150,7 @@ def test_held_out_products_stay_in_their_split(
             assert bool(shared_sentences) == (split == home), (product, split)
 
 
-def test_the_catalog_knows_the_corpus_and_guards_its_test_part() -> None:
+def test_the_corpus_is_in_the_catalog_and_its_test_part_is_guarded() -> None:
     examples = catalog.training_examples("capsar-corpus", "validation")
     assert {e.polarity for e in examples if e.polarity}
     with pytest.raises(ConfigError, match="only evaluation opens it"):
@@ -159,14 +158,14 @@ def test_the_catalog_knows_the_corpus_and_guards_its_test_part() -> None:
 
 
 @pytest.mark.data
-def test_what_selects_cannot_open_the_test_part(shared: Path) -> None:
-    closed = closed_paths()
-    assert str((build.FOLDER / "test.jsonl").resolve()) in closed
+def test_the_guard_covers_the_test_part(shared: Path) -> None:
+    guarded = guarded_paths()
+    assert str((build.FOLDER / "test.jsonl").resolve()) in guarded
     for path in (build.FOLDER / "test").glob("*.txt"):
-        assert str(path.resolve()) in closed
+        assert str(path.resolve()) in guarded
 
 
-def test_a_malformed_line_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_malformed_line_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "FOLDER", tmp_path)
     (tmp_path / "train").mkdir()
     source = build.Source("bad", "train", "authored", "")
@@ -201,7 +200,7 @@ def small_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, l
     return {split: corpus[split] for split in build.SPLITS}
 
 
-def test_removing_leaks_takes_out_those_lines_and_no_others(
+def test_removing_leaks_removes_only_those_lines(
     small_corpus: dict[str, list[Sentence]],
 ) -> None:
     repeated = leakage.between_splits(small_corpus | {"test": []})
@@ -215,11 +214,11 @@ def test_removing_leaks_never_touches_the_test_part(
 ) -> None:
     (sentence,) = small_corpus["test"]
     with pytest.raises(DataError, match="frozen"):
-        leakage.remove([leakage.Leak(sentence, "a public set", Sharing.EXACT)])
+        leakage.remove([leakage.Leak(sentence, "a public set", MatchKind.EXACT)])
     assert sentence.source.path.read_text(encoding="utf-8") == "hotels\tTwice.\n"
 
 
-def test_kappa_is_as_worked_by_hand() -> None:
+def test_kappa_matches_a_hand_computed_value() -> None:
     # Observed agreement 0.7; expected (0.6 * 0.5 + 0.4 * 0.5) = 0.5; kappa (0.7 - 0.5) / 0.5.
     pairs = {("p", "p"): 4, ("p", "n"): 2, ("n", "p"): 1, ("n", "n"): 3}
     assert quality._kappa(pairs) == 0.4
@@ -236,7 +235,7 @@ def test_a_memd_span_with_two_polarities_is_a_conflict() -> None:
     assert quality._memd_terms(row) == {(4, 14): "conflict"}
 
 
-def test_distinct_ngrams_are_as_worked_by_hand() -> None:
+def test_distinct_ngrams_match_a_hand_computed_value() -> None:
     # Bigrams: a b, b a, a b | a b: two distinct of four.
     assert quality._distinct([("a", "b", "a", "b"), ("a", "b")], 2) == 0.5
 
@@ -249,7 +248,7 @@ def test_offsets_survive_reducing_blanks() -> None:
     assert " ".join(text.split())[begin:end] == "front desk"
 
 
-def test_agreement_counts_spans_and_polarities_as_worked_by_hand() -> None:
+def test_agreement_matches_hand_computed_values() -> None:
     first = _spans("The [soup]+ and [bread]= were fine, [wine list]- poor, [staff]-.")
     second = _spans("The [soup]+ and [bread]+ were fine, wine [list]- poor, staff.")
     agreement = quality.Agreement()

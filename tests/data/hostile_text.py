@@ -1,4 +1,4 @@
-"""Pieces of text that break careless code, to be strung together at random."""
+"""Text fragments that break careless code, for random concatenation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A `sitecustomize.py` that forbids sockets, to Python and by the kernel to everybody else."""
+"""A `sitecustomize.py` that forbids sockets in Python and, through the kernel, in native code."""
 
 SITE = """
 import ctypes, errno, platform, socket, struct, sys
@@ -12,8 +12,8 @@ def forbid(event, arguments):
 
 sys.addaudithook(forbid)
 
-# The kernel forbids the same to libraries that are not Python: socket() of any family but AF_UNIX
-# fails with EPERM. Instructions: (code, jump if true, jump if false, constant).
+# A kernel filter applies to native libraries: socket() of any family except AF_UNIX fails
+# with EPERM. Instructions: (code, jump if true, jump if false, constant).
 number = {"x86_64": 41, "aarch64": 198}.get(platform.machine())
 if sys.platform == "linux" and number:
     load, equal, give = 0x20, 0x15, 0x06

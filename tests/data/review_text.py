@@ -1,4 +1,4 @@
-"""Texts like reviews, only worse; and what holds of the sentences of any text."""
+"""Review-like random texts, and properties of the sentences of any text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from capsar.sentences import split_sentences
 
-# White space, invisible marks, tags, bullets and numbers of list items: all that may be between.
+# What may be between sentences: white space, invisible characters, tags, bullets, item numbers.
 GAP = re.compile(
     r"(?:[\s\x00-\x1f\x7f-\x9f\xad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
     r"|</?[a-z]+\d?\b[^<>]*>|&nbsp;|[•●▪◦‣■►*+>–—-]|\d{1,2}[.)])*",
@@ -24,7 +24,7 @@ REVIEW_LIKE = st.lists(
 
 
 def check_sentences(text: str) -> None:
-    """Every character is in a sentence or a gap, and a sentence alone is one sentence."""
+    """Check that every character is in a sentence or a gap, and that sentences do not split."""
     position = 0
     for start, end in split_sentences(text):
         assert position <= start < end <= len(text)

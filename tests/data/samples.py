@@ -1,4 +1,4 @@
-"""Small files of our own in every format, each with one record that is good and one that is not."""
+"""Small files in every format, each with good and bad records."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ Neutral
 BING_LIU = b"""* a comment
 [t]a title
 battery life[+2], lens[-1][u]##the battery life is long .
-##nothing is judged here .
+##nothing is rated here .
 oops##no mark .
 """
 CSV = b"""text,aspect,polarity,start,end

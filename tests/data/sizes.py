@@ -1,6 +1,6 @@
-"""How much a slow test does: a tenth of its size, and all of it where CAPSAR_FULL_SIZE is set.
+"""Sizes of slow tests: a tenth of the full size unless CAPSAR_FULL_SIZE is set (`make stress`).
 
-`make stress` sets it. What a tenth cannot show, a committed benchmark does.
+Committed benchmarks cover the full size.
 """
 
 from __future__ import annotations
@@ -11,5 +11,5 @@ FULL_SIZE = bool(os.environ.get("CAPSAR_FULL_SIZE"))
 
 
 def sized(full: int) -> int:
-    """Return how many of `full` things this run does."""
+    """Return the size of a test in this run."""
     return full if FULL_SIZE else full // 10

@@ -1,4 +1,4 @@
-"""The catalog, the dev split, overlaps between sets, and the doctor, on files of our own."""
+"""The catalog, the validation split, overlaps between sets, and file checks, on synthetic files."""
 
 from __future__ import annotations
 
@@ -13,17 +13,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capsar.data import catalog
-from capsar.data.doctor import check_file, data_files, find_overlaps
-from capsar.data.example import AspectSpan, Example
-from capsar.data.overlap import Match, SentenceIndex, Sharing
-from capsar.data.splits import drop_hashed, drop_shared, sentence_hash, split_dev
+from capsar.data.splits import (
+    Match,
+    MatchKind,
+    SentenceIndex,
+    decontaminate,
+    drop_hashed,
+    sentence_hash,
+    split_validation,
+)
+from capsar.data.validate import check_file, data_files, find_overlaps
 from capsar.errors import ConfigError, DataError
+from capsar.schema import AspectSpan, Example
 
 if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
-    from capsar.labels import Polarity
+    from capsar.schema import Polarity
 
 
 def test_the_catalog_is_complete() -> None:
@@ -33,8 +40,8 @@ def test_the_catalog_is_complete() -> None:
     for file in files:
         assert len(file.sha256) == 64
         assert file.bytes > 0
-        known_home = ("github.com" in file.where(), "glove" in file.path, "corpus/" in file.path)
-        assert any(known_home), file.path
+        known_source = ("github.com" in file.where(), "glove" in file.path, "corpus/" in file.path)
+        assert any(known_source), file.path
 
 
 def test_an_unknown_name_or_part_lists_the_known_ones() -> None:
@@ -44,7 +51,7 @@ def test_an_unknown_name_or_part_lists_the_known_ones() -> None:
         catalog.dataset("twitter").file("dev")
 
 
-def test_a_file_that_is_not_here_says_where_to_get_it(
+def test_a_missing_file_error_names_its_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("CAPSAR_DATA", raising=False)
@@ -69,7 +76,7 @@ def test_a_file_that_is_not_the_published_one_is_refused(
             catalog.find_file("mams", "train")
 
 
-def test_only_the_corpus_is_found_in_a_checkout(
+def test_only_the_corpus_is_read_from_a_checkout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkout, data = tmp_path / "checkout", tmp_path / "data"
@@ -77,15 +84,15 @@ def test_only_the_corpus_is_found_in_a_checkout(
     monkeypatch.setenv("CAPSAR_DATA", str(data))
     for name in ("mams", "capsar-corpus"):
         file = catalog.dataset(name).file("train")
-        assert catalog.locate(file) == data / file.path
+        assert catalog.expected_path(file) == data / file.path
         planted = checkout / file.path
         planted.parent.mkdir(parents=True)
         planted.touch()
         expected = planted if name == "capsar-corpus" else data / file.path
-        assert catalog.locate(file) == expected
+        assert catalog.expected_path(file) == expected
 
 
-def test_a_test_part_is_not_for_training() -> None:
+def test_a_test_part_cannot_be_trained_on() -> None:
     with pytest.raises(ConfigError, match="only evaluation opens it"):
         catalog.training_examples("mams", "test")
 
@@ -100,35 +107,39 @@ def test_a_split_is_by_sentence_and_not_by_order(
 ) -> None:
     examples = [example(text) for text in texts]
     try:
-        split = split_dev(examples, share=0.3, seed=seed)
+        split = split_validation(examples, ratio=0.3, seed=seed)
     except ConfigError:
         assert len({" ".join(text.split()) for text in texts}) < 4
         return
-    assert Counter(split.train + split.dev) == Counter(examples)
-    words = [{tuple(e.text.split()) or e.text for e in part} for part in (split.train, split.dev)]
+    assert Counter(split.train + split.validation) == Counter(examples)
+    words = [
+        {tuple(e.text.split()) or e.text for e in part} for part in (split.train, split.validation)
+    ]
     assert not words[0] & words[1]
     shuffled = list(examples)
     random.shuffle(shuffled)
-    assert set(split_dev(shuffled, share=0.3, seed=seed).dev) == set(split.dev)
+    assert set(split_validation(shuffled, ratio=0.3, seed=seed).validation) == set(split.validation)
 
 
-def test_a_split_is_the_same_everywhere() -> None:
-    """Golden: a change here would silently change every experiment."""
+def test_a_split_is_the_same_on_every_machine() -> None:
+    """Golden values: a change would silently change every experiment."""
     examples = [example(f"sentence number {number}") for number in range(20)]
-    dev = [e.text.split()[-1] for e in split_dev(examples, share=0.2, seed=7).dev]
-    assert dev == ["0", "8", "16", "19"]
+    validation = [
+        e.text.split()[-1] for e in split_validation(examples, ratio=0.2, seed=7).validation
+    ]
+    assert validation == ["0", "8", "16", "19"]
 
 
-def test_a_split_needs_two_parts() -> None:
+def test_a_split_with_an_empty_part_is_refused() -> None:
     examples = [example("same words"), example("Same words!")]
     with pytest.raises(ConfigError, match="1 different sentences"):
-        split_dev(examples)
+        split_validation(examples)
     with pytest.raises(ConfigError, match="between 0 and 1"):
-        split_dev(examples, share=1.0)
+        split_validation(examples, ratio=1.0)
 
 
-def test_shared_sentences_are_found_and_dropped() -> None:
-    judged_on = ["The soup was cold and the staff were lovely!", "Great food."]
+def test_sentences_of_evaluation_sets_are_dropped() -> None:
+    evaluation_texts = ["The soup was cold and the staff were lovely!", "Great food."]
     train = [
         "the soup was cold, and the staff were lovely",  # the same words
         "My soup was cold and the staff were rude to us",  # half of its 5-grams
@@ -137,31 +148,31 @@ def test_shared_sentences_are_found_and_dropped() -> None:
         "We liked the view.",
         "!!!",
     ]
-    cleared = drop_shared([example(text) for text in train], judged_on)
-    assert [e.text for e in cleared.kept] == train[3:]
-    assert cleared.dropped == {Sharing.EXACT: 2, Sharing.NEAR: 1}
+    clean = decontaminate([example(text) for text in train], evaluation_texts)
+    assert [e.text for e in clean.kept] == train[3:]
+    assert clean.dropped == {MatchKind.EXACT: 2, MatchKind.NEAR: 1}
 
 
 def test_sentences_without_words_are_compared_by_their_characters() -> None:
-    cleared = drop_shared([example("😍😍 "), example(":-)"), example("!")], ["😍😍", ":-)", "  "])
-    assert [e.text for e in cleared.kept] == ["!"]
+    clean = decontaminate([example("😍😍 "), example(":-)"), example("!")], ["😍😍", ":-)", "  "])
+    assert [e.text for e in clean.kept] == ["!"]
 
 
 def test_templated_reviews_take_linear_time() -> None:
-    template = "{} the soup was cold, the bread was fine and nobody came to take our order"
+    template = "{} the soup was cold, the bread was fine and no waiter came to take our order"
     texts = {template.format(n): str(n) for n in range(20_000)}
     start = time.process_time()
     find_overlaps({"a": texts, "b": texts})
-    assert time.process_time() - start < 60  # it was half an hour
+    assert time.process_time() - start < 60  # quadratic time would take half an hour
     index = SentenceIndex()
     index.add("a", texts)
-    assert index.find(template.format(19_999))["a"].sharing is Sharing.EXACT
+    assert index.find(template.format(19_999))["a"].kind is MatchKind.EXACT
 
 
-def test_exact_wins_over_near() -> None:
+def test_exact_matches_take_precedence_over_near_ones() -> None:
     index = SentenceIndex()
     index.add("a", ["one two three four five six", "one two three four five six seven"])
-    assert index.find("one two three four five six") == {"a": Match(Sharing.EXACT, 0)}
+    assert index.find("one two three four five six") == {"a": Match(MatchKind.EXACT, 0)}
 
 
 @pytest.fixture
@@ -177,7 +188,7 @@ def test_only_data_files_of_a_folder_are_checked(folder: Path) -> None:
     assert [path.name for path in data_files(folder)] == sorted(samples.FILES)
 
 
-def test_the_doctor_counts_and_names(tmp_path: Path) -> None:
+def test_a_check_counts_and_lists_findings(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     path.write_text(
         "text,aspect,polarity\n"
@@ -194,7 +205,7 @@ def test_the_doctor_counts_and_names(tmp_path: Path) -> None:
     assert report.labels == {"positive": 1, "negative": 2, "neutral": 1, "conflict": 1}
     assert (report.examples, report.sentences, report.sentences_without_aspect) == (5, 3, 1)
     assert [error.record for error in report.bad] == ["line 7"]
-    assert {kind: tally.count for kind, tally in report.notices.items()} == {
+    assert {kind: notice.count for kind, notice in report.notices.items()} == {
         "span begins or ends inside a word": 3,
         "same aspect, different polarity": 2,
         "white space around the text": 1,
@@ -204,39 +215,39 @@ def test_the_doctor_counts_and_names(tmp_path: Path) -> None:
     assert sorted(texts) == [" soup\xa0and soup ", "no aspect", "two menus"]
 
 
-def test_the_doctor_finds_a_term_that_occurs_twice_and_a_text_that_stands_twice(
+def test_a_check_finds_repeated_terms_and_repeated_texts(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "a.xml"
     twice = [samples.sentence("tea and tea", ("tea", "neutral", 8, 11), id=name) for name in "ab"]
     path.write_bytes(samples.semeval14(*twice))
     report, _ = check_file(path)
-    counts = {kind: tally.count for kind, tally in report.notices.items()}
+    counts = {kind: notice.count for kind, notice in report.notices.items()}
     assert counts == {
         "term occurs more than once in its sentence": 2,
         "text of more than one sentence": 1,
-        "same judgement again": 1,
+        "duplicate annotation": 1,
     }
 
 
-def test_the_doctor_bounds_what_it_remembers(
+def test_a_check_compares_a_bounded_number_of_sentences(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("capsar.data.doctor.MAX_REMEMBERED", 2)
+    monkeypatch.setattr("capsar.data.validate.MAX_SENTENCES", 2)
     path = tmp_path / "a.csv"
     path.write_text("text\na\nb\nc\nd\n")
     report, texts = check_file(path)
-    assert not report.remembered_all
+    assert not report.compared_all
     assert report.examples == 4
     assert texts == {}  # nothing is labelled
 
 
-def test_the_doctor_of_an_unknown_format_says_so(tmp_path: Path) -> None:
+def test_a_check_of_an_unknown_format_is_an_error(tmp_path: Path) -> None:
     report, _ = check_file(tmp_path / "x.docx")
-    assert "unknown ending" in report.bad[0].reason
+    assert "unknown suffix" in report.bad[0].reason
 
 
-def test_overlaps_are_counted_once_a_pair(tmp_path: Path) -> None:
+def test_overlaps_are_counted_once_per_pair(tmp_path: Path) -> None:
     texts = {
         "a": {"The soup was cold.": "line 2", "Fine view": "line 3"},
         "b": {"x": "line 2", "the soup WAS cold": "line 9"},
@@ -247,15 +258,15 @@ def test_overlaps_are_counted_once_a_pair(tmp_path: Path) -> None:
     assert overlap.records == [("line 2", "line 9", "exact")]
 
 
-def test_the_doctor_sees_contradictions_without_a_place_and_repeated_rows(tmp_path: Path) -> None:
+def test_a_check_finds_contradictions_without_spans_and_repeated_rows(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("text,polarity\nGood.,positive\nGood.,negative\nGood.,positive\n")
     report, _ = check_file(path)
     assert report.notices["same aspect, different polarity"].records == ["line 3 and line 2"]
-    assert report.notices["same judgement again"].records == ["line 4 and line 2"]
+    assert report.notices["duplicate annotation"].records == ["line 4 and line 2"]
 
 
-def test_sentences_of_one_name_are_still_different_sentences(tmp_path: Path) -> None:
+def test_sentences_with_one_id_and_different_texts_are_different(tmp_path: Path) -> None:
     path = tmp_path / "a.xml"
     path.write_bytes(
         samples.semeval14(
@@ -268,22 +279,22 @@ def test_sentences_of_one_name_are_still_different_sentences(tmp_path: Path) -> 
     assert set(texts) == {"tea", "ham"}
 
 
-def test_a_large_file_is_examined_in_bounded_memory(
+def test_a_large_file_is_checked_in_bounded_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("capsar.data.doctor.MAX_REMEMBERED_CHARACTERS", 10)
+    monkeypatch.setattr("capsar.data.validate.MAX_CHARACTERS", 10)
     path = tmp_path / "a.csv"
     path.write_text("text\n" + "".join(f"some review {n}\n" for n in range(9)))
     report, _ = check_file(path)
-    assert not report.remembered_all
+    assert not report.compared_all
     assert report.examples == 9
 
 
-def test_spans_know_their_order() -> None:
+def test_spans_are_ordered() -> None:
     assert sorted([AspectSpan(4, 5), AspectSpan(0, 9)])[0] == AspectSpan(0, 9)
 
 
-def test_sentences_named_by_hash_are_dropped(tmp_path: Path) -> None:
+def test_sentences_listed_by_hash_are_dropped(tmp_path: Path) -> None:
     texts = ["Cold soup!", "cold  soup", "Warm soup.", "😀"]
     hashes = {"hashes": [sentence_hash("COLD SOUP"), sentence_hash("😀")]}
     (tmp_path / "shared.json").write_text(json.dumps(hashes))

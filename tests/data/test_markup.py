@@ -1,4 +1,4 @@
-"""Marked-up sentences: exact in both directions, and strict about what they are."""
+"""Marked-up sentences: parsing, formatting, and refused input."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capsar import AspectSpan, Polarity
-from capsar.data.formats.markup import MARKS, format_markup, parse_markup
+from capsar.data.markup import MARKS, format_markup, parse_markup
 from capsar.errors import DataError
 
 TEXTS = st.text(st.characters(exclude_characters="[]", exclude_categories=["Cs"]), max_size=30)
@@ -57,7 +57,7 @@ def test_broken_markup_is_refused(line: str) -> None:
         ("a [battery]+", []),
     ],
 )
-def test_what_could_not_be_parsed_again_is_not_written(
+def test_markup_that_could_not_be_parsed_is_not_written(
     text: str, spans: list[tuple[int, int]]
 ) -> None:
     with pytest.raises(DataError):

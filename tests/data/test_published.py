@@ -1,4 +1,4 @@
-"""The published files themselves: counts, pitfalls and overlaps as they are known to be."""
+"""The published files: their known counts, pitfalls and overlaps."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from capsar.data import catalog
-from capsar.data.doctor import FileReport, check_file, data_files, find_overlaps
-from capsar.data.example import Example
 from capsar.data.readers import read_examples, read_rows
-from capsar.data.splits import drop_shared, split_dev
+from capsar.data.splits import decontaminate, split_validation
+from capsar.data.validate import FileReport, check_file, data_files, find_overlaps
 from capsar.errors import FormatError
-from capsar.text import segment, words_within
+from capsar.schema import Example
+from capsar.tokenizer import tokenize_words, words_within
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +34,7 @@ def reports(shared: Path) -> dict[str, tuple[FileReport, dict[str, str]]]:
     return {p.relative_to(folder).as_posix(): check_file(p) for p in data_files(folder)}
 
 
-def test_every_file_is_known_and_has_the_labels_of_the_manifest(
+def test_every_file_is_in_the_catalog_and_has_the_labels_of_the_manifest(
     reports: dict[str, tuple[FileReport, dict[str, str]]], manifest: dict[str, dict[str, str]]
 ) -> None:
     not_data = {"semeval14/SemEvalSchema.xsd", "mams/LICENSE"}
@@ -62,7 +62,7 @@ def test_semeval14_and_mams_have_all_sentences_and_no_bad_record(
         assert report.sentences_without_aspect == int(manifest[name]["sentences_without_aspect"])
 
 
-def test_every_term_of_semeval14_and_mams_is_where_the_file_says(shared: Path) -> None:
+def test_every_term_of_semeval14_and_mams_is_at_its_offsets(shared: Path) -> None:
     from defusedxml.ElementTree import parse
 
     count = 0
@@ -87,7 +87,7 @@ def test_every_span_of_every_file_touches_a_word(shared: Path) -> None:
     for path in data_files(shared / "data"):
         for row in read_rows(path):
             if isinstance(row, Example) and row.spans:
-                words = segment(row.text)
+                words = tokenize_words(row.text)
                 assert all(len(words_within(words, s.start, s.end)) for s in row.spans), row
 
 
@@ -110,7 +110,7 @@ PITFALLS = [
     ("semeval15/ABSA-15_Restaurants_Train_Final.xml", "same aspect, different polarity", 12),
     ("semeval16/restaurants_train_dutch.xml", "term differs in case from the text", 127),
     ("semeval16/restaurants_test_dutch.xml", "term differs in case from the text", 72),
-    ("semeval16/restaurants_train_turkish.xml", "wrong offset, mended", 2),
+    ("semeval16/restaurants_train_turkish.xml", "wrong offset, corrected", 2),
     ("bingliu/product_reviews_1.zip", "feature not in the sentence", 386),
 ]
 
@@ -122,15 +122,15 @@ def test_known_pitfalls_are_found(
     assert reports[name][0].notices[kind].count == count
 
 
-def test_wrong_offsets_are_mended_or_named(
+def test_wrong_offsets_are_corrected_or_reported(
     reports: dict[str, tuple[FileReport, dict[str, str]]],
 ) -> None:
-    """ARTS has three wrong offsets in each file, Turkish one of -1."""
+    """Each ARTS file has three wrong offsets, Turkish has an offset of -1."""
     for name in ("arts/rest_test_enriched.json", "arts/laptop_test_enriched.json"):
         report, _ = reports[name]
-        kinds = ("wrong offset, mended", "term differs in case from the text")
-        mended = sum(report.notices[kind].count for kind in kinds if kind in report.notices)
-        assert mended + len(report.bad) == 3
+        kinds = ("wrong offset, corrected", "term differs in case from the text")
+        corrected = sum(report.notices[kind].count for kind in kinds if kind in report.notices)
+        assert corrected + len(report.bad) == 3
     (error,) = reports["semeval16/restaurants_test_turkish.xml"][0].bad
     assert "-1:28" in error.reason
     assert isinstance(error, FormatError)
@@ -151,28 +151,28 @@ def test_overlaps_between_mams_semeval15_16_and_semeval14_test(
     assert found == {names[0]: (10, 6), names[1]: (2, 7), names[2]: (2, 10), names[3]: (1, 15)}
 
 
-def test_mams_is_cleared_of_the_restaurant_test_sentences() -> None:
-    judged_on = [e.text for e in catalog.test_examples("semeval14-restaurants")]
-    cleared = drop_shared(catalog.training_examples("mams"), judged_on)
-    assert cleared.dropped == {"exact": 10, "near": 6}
+def test_mams_is_decontaminated_of_the_restaurant_test_sentences() -> None:
+    test_texts = [e.text for e in catalog.test_examples("semeval14-restaurants")]
+    clean = decontaminate(catalog.training_examples("mams"), test_texts)
+    assert clean.dropped == {"exact": 10, "near": 6}
 
-    def grams(text: str) -> set[tuple[str, ...]]:  # by another road than the one under test
+    def grams(text: str) -> set[tuple[str, ...]]:  # independent of the code under test
         words = re.findall(r"[^\W_]+", text.lower())
         return {tuple(words[i : i + 5]) for i in range(max(1, len(words) - 4))}
 
-    judged = [grams(text) for text in set(judged_on)]
-    for text in {e.text for e in cleared.kept}:
+    test_grams = [grams(text) for text in set(test_texts)]
+    for text in {e.text for e in clean.kept}:
         own = grams(text)
-        assert all(len(own & other) < 0.7 * min(len(own), len(other)) for other in judged), text
+        assert all(len(own & other) < 0.7 * min(len(own), len(other)) for other in test_grams), text
 
 
-def test_dev_is_cut_by_sentence() -> None:
+def test_validation_is_split_by_sentence() -> None:
     examples = catalog.training_examples("semeval14-restaurants")
-    split = split_dev(examples, share=0.1, seed=0)
-    assert not {e.text for e in split.train} & {e.text for e in split.dev}
-    assert len(split.train) + len(split.dev) == len(examples)
+    split = split_validation(examples, ratio=0.1, seed=0)
+    assert not {e.text for e in split.train} & {e.text for e in split.validation}
+    assert len(split.train) + len(split.validation) == len(examples)
     sentences = len({e.text for e in examples})
-    assert abs(len({e.text for e in split.dev}) - 0.1 * sentences) < 10
+    assert abs(len({e.text for e in split.validation}) - 0.1 * sentences) < 10
     assert catalog.present(catalog.dataset("semeval14-restaurants")) == [
         "train",
         "train-v2",

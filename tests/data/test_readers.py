@@ -1,4 +1,4 @@
-"""Every reader: golden records, every way a record can be bad, and no bytes that break it."""
+"""Every reader: golden records, every kind of bad record, and robustness to arbitrary bytes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sizes import sized
 
-from capsar.data.example import AspectSpan, Example, find_spans
-from capsar.data.formats.tables import Columns
 from capsar.data.readers import Format, find_format, read_examples, read_rows
-from capsar.data.rows import MAX_RECORD_BYTES, Notice
+from capsar.data.records import MAX_RECORD_BYTES, Notice
+from capsar.data.tables import Columns
 from capsar.errors import AspectNotFoundError, ConfigError, DataError, FormatError
-from capsar.labels import Polarity
+from capsar.schema import AspectSpan, Example, Polarity, find_mentions
 
 Write = Callable[[str, bytes], Path]
 NEGATIVE, NEUTRAL, POSITIVE = Polarity.NEGATIVE, Polarity.NEUTRAL, Polarity.POSITIVE
@@ -39,7 +38,7 @@ def write(tmp_path: Path) -> Write:
     return _write
 
 
-def judged(rows: list[object]) -> list[tuple[str | None, Polarity | None]]:
+def annotations(rows: list[object]) -> list[tuple[str | None, Polarity | None]]:
     return [(row.aspect, row.polarity) for row in rows if isinstance(row, Example)]
 
 
@@ -53,7 +52,7 @@ def kinds(rows: list[object]) -> list[str]:
 
 def test_semeval14(write: Write) -> None:
     rows = list(read_rows(write("a.xml", samples.SEMEVAL14)))
-    assert judged(rows) == [("soup", NEGATIVE), (None, None)]
+    assert annotations(rows) == [("soup", NEGATIVE), (None, None)]
     assert rows[0].spans == (AspectSpan(4, 8),)
     assert rows[0].group == "s1"
     (error,) = bad(rows)
@@ -61,7 +60,7 @@ def test_semeval14(write: Write) -> None:
     assert "'angry' is not a polarity" in error.reason
 
 
-def test_a_term_is_where_the_file_says_and_not_where_it_occurs_first(write: Write) -> None:
+def test_offsets_take_precedence_over_the_first_occurrence(write: Write) -> None:
     content = samples.semeval14(samples.sentence("tea or tea", ("tea", "positive", 7, 10)))
     (example,) = read_examples(write("a.xml", content))
     assert example.spans == (AspectSpan(7, 10),)
@@ -70,7 +69,7 @@ def test_a_term_is_where_the_file_says_and_not_where_it_occurs_first(write: Writ
     assert example.spans == (AspectSpan(7, 10),)
 
 
-def test_text_is_untouched(write: Write) -> None:
+def test_text_is_unchanged(write: Write) -> None:
     text = "\xa0 The\u2003soup &amp; <![CDATA[<b>]]> bread "
     content = samples.semeval14(samples.sentence(text, ("bread", "positive", 17, 22)))
     (example,) = read_examples(write("a.xml", content))
@@ -80,7 +79,7 @@ def test_text_is_untouched(write: Write) -> None:
 
 def test_semeval16(write: Write) -> None:
     rows = list(read_rows(write("b.xml", samples.SEMEVAL16)))
-    assert judged(rows) == [
+    assert annotations(rows) == [
         ("staff", POSITIVE),
         ("kitchen", NEGATIVE),
         (None, NEUTRAL),
@@ -90,7 +89,7 @@ def test_semeval16(write: Write) -> None:
     assert kinds(rows) == [
         "term differs in case from the text",
         "implicit target",
-        "wrong offset, mended",
+        "wrong offset, corrected",
     ]
     (error,) = bad(rows)
     assert "'sofa' is not at -1:3, outside the text" in error.reason
@@ -129,14 +128,14 @@ def test_semeval16(write: Write) -> None:
         (b"<sentences>" + b"<sentence>" * 100_000, "more than 10000 elements"),
     ],
 )
-def test_bad_xml_is_named_or_refused(write: Write, content: bytes, reason: str) -> None:
+def test_bad_xml_is_reported(write: Write, content: bytes, reason: str) -> None:
     errors = bad(list(read_rows(write("a.xml", content))))
     assert errors
     assert reason in errors[0].reason
     assert errors[0].record
 
 
-def test_a_sentence_without_end_is_refused_before_it_fills_memory(write: Write) -> None:
+def test_an_endless_sentence_is_refused_before_it_fills_memory(write: Write) -> None:
     content = b"<sentences><sentence><text>" + b"x" * (MAX_RECORD_BYTES + 2**20)
     (error,) = bad(list(read_rows(write("a.xml", content))))
     assert "longer than" in error.reason
@@ -144,13 +143,13 @@ def test_a_sentence_without_end_is_refused_before_it_fills_memory(write: Write) 
 
 def test_arts(write: Write) -> None:
     rows = list(read_rows(write("c.json", samples.ARTS)))
-    assert judged(rows) == [("screen", POSITIVE), ("screen", NEGATIVE)]
+    assert annotations(rows) == [("screen", POSITIVE), ("screen", NEGATIVE)]
     assert {row.group for row in rows if isinstance(row, Example)} == {"7:1_0"}
     assert [row.id for row in rows if isinstance(row, Example)] == [
         "key '7:1_0'",
         "key '7:1_0_adv1'",
     ]
-    assert kinds(rows) == ["wrong offset, mended"]
+    assert kinds(rows) == ["wrong offset, corrected"]
     assert [error.record for error in bad(rows)] == ["key '7:2_0'", "key '7:3_0'"]
 
 
@@ -159,7 +158,7 @@ def test_arts(write: Write) -> None:
     [b"", b"[]", b"{", b"\xff", b"[" * 200_000, b'{"a": ' + b"9" * 5000 + b"}",
      b'{"a": {"sentence": "x", "term": "x", "polarity": "glad", "from": 0, "to": 1}}'],
 )  # fmt: skip
-def test_bad_json_is_named(write: Write, content: bytes) -> None:
+def test_bad_json_is_reported(write: Write, content: bytes) -> None:
     (error,) = list(read_rows(write("c.json", content)))
     assert isinstance(error, FormatError)
     assert error.record
@@ -187,7 +186,7 @@ def test_three_lines(write: Write) -> None:
         (b"\xff\n", "line 1"),
     ],
 )
-def test_bad_three_line_records_are_named(write: Write, content: bytes, record: str) -> None:
+def test_bad_three_line_records_are_reported(write: Write, content: bytes, record: str) -> None:
     errors = bad(list(read_rows(write("d.raw", content))))
     assert errors[0].record == record
 
@@ -195,15 +194,15 @@ def test_bad_three_line_records_are_named(write: Write, content: bytes, record: 
 @pytest.mark.parametrize("name", ["g.txt", "l.zip"])
 def test_bing_liu(write: Write, name: str) -> None:
     rows = list(read_rows(write(name, samples.FILES[name])))
-    assert judged(rows) == [("battery life", POSITIVE), (None, NEGATIVE), (None, None)]
+    assert annotations(rows) == [("battery life", POSITIVE), (None, NEGATIVE), (None, None)]
     assert kinds(rows) == ["feature not in the sentence"]
     (error,) = bad(rows)
     assert error.record.endswith("line 5")
 
 
-def test_a_lost_line_does_not_swallow_the_next_record(write: Write) -> None:
+def test_a_missing_line_does_not_affect_the_next_record(write: Write) -> None:
     rows = list(read_rows(write("d.raw", b"a $T$ b\nx\nc $T$ d\ny\n1\n")))
-    assert judged(rows) == [("y", POSITIVE)]
+    assert annotations(rows) == [("y", POSITIVE)]
     assert bad(rows)[0].record == "line 1"
 
 
@@ -216,7 +215,7 @@ def test_a_lost_line_does_not_swallow_the_next_record(write: Write) -> None:
         (b"size[+1] weight[-1]##size and weight", ["size", "weight"], ""),
     ],
 )
-def test_nothing_of_a_bing_liu_line_is_lost(
+def test_every_feature_of_a_bing_liu_line_is_read_or_reported(
     write: Write, line: bytes, good: list[str], reason: str
 ) -> None:
     rows = list(read_rows(write("g.txt", line), format=Format.BING_LIU))
@@ -232,7 +231,7 @@ def test_bing_liu_takes_linear_time(write: Write, line: bytes) -> None:
     assert time.perf_counter() - start < 5  # quadratic time would be hours
 
 
-def test_bing_liu_mark_without_sign_is_named(write: Write) -> None:
+def test_bing_liu_mark_without_sign_is_reported(write: Write) -> None:
     (error,) = list(read_rows(write("g.txt", b"setup[2]##the setup .\n"), format=Format.BING_LIU))
     assert isinstance(error, FormatError)
     assert "'setup[2]'" in error.reason
@@ -242,7 +241,7 @@ def test_bing_liu_mark_without_sign_is_named(write: Write) -> None:
 def test_csv(write: Write, name: str) -> None:
     content = samples.CSV if name == "i.csv" else samples.CSV.replace(b",", b"\t")
     rows = list(read_rows(write(name, content)))
-    assert judged(rows) == [("soup", NEGATIVE), ("soup", POSITIVE), ("soup", NEUTRAL)]
+    assert annotations(rows) == [("soup", NEGATIVE), ("soup", POSITIVE), ("soup", NEUTRAL)]
     assert len(rows[1].spans) == 2
     assert "\n" in rows[1].text
     assert [error.record for error in bad(rows)] == ["line 6", "line 7"]
@@ -273,14 +272,14 @@ def test_csv(write: Write, name: str) -> None:
         (b"text,aspect\naaa" + b" a" * 10_001 + b",a\n", "line 2", "more than 10000 times"),
     ],
 )
-def test_bad_csv_is_named(write: Write, content: bytes, record: str, reason: str) -> None:
+def test_bad_csv_is_reported(write: Write, content: bytes, record: str, reason: str) -> None:
     error = bad(list(read_rows(write("i.csv", content))))[0]
     assert error.record == record
     assert reason in error.reason
 
 
 @pytest.mark.parametrize("line_break", ["\n", "\r\n", "\r"])
-def test_line_breaks_inside_a_field_are_untouched(write: Write, line_break: str) -> None:
+def test_line_breaks_inside_a_field_are_unchanged(write: Write, line_break: str) -> None:
     text = f'Bad.{line_break}Good "soup", really'
     buffer = io.StringIO()
     start = text.index("soup")
@@ -295,9 +294,9 @@ def test_line_breaks_inside_a_field_are_untouched(write: Write, line_break: str)
     assert example.aspect == "soup"
 
 
-def test_the_header_is_forgiving_and_says_what_it_does_not_read(write: Write) -> None:
+def test_blanks_in_the_header_are_ignored_and_unread_columns_reported(write: Write) -> None:
     rows = list(read_rows(write("i.csv", b"text, aspect, sentiment\nCold soup,soup,angry\n,,\n")))
-    assert judged(rows) == [("soup", None)]
+    assert annotations(rows) == [("soup", None)]
     assert kinds(rows) == ["no column 'polarity'", "columns not read"]
     assert "'sentiment'" in next(
         row.detail for row in rows if isinstance(row, Notice) and row.detail
@@ -311,18 +310,18 @@ def test_the_header_is_forgiving_and_says_what_it_does_not_read(write: Write) ->
         b'text,aspect,polarity\n"15" wide\nnice soup",soup,positive\nok soup,soup,1\n',
     ],
 )
-def test_the_rest_of_a_bad_record_is_not_taken_for_a_good_one(write: Write, content: bytes) -> None:
+def test_the_rest_of_a_bad_record_is_not_read_as_a_good_one(write: Write, content: bytes) -> None:
     rows = list(read_rows(write("i.csv", content)))
     assert [row.text for row in rows if isinstance(row, Example)] == ["ok soup"]
     assert bad(rows)
 
 
-def test_a_record_without_end_is_refused_before_it_fills_memory(write: Write) -> None:
+def test_an_endless_record_is_refused_before_it_fills_memory(write: Write) -> None:
     content = b'text,aspect\n"a\n' + b'a","a\n' * 3_500_000
     assert "longer than" in bad(list(read_rows(write("i.csv", content))))[0].reason
 
 
-def test_csv_goes_on_after_a_bad_record(write: Write) -> None:
+def test_csv_continues_after_a_bad_record(write: Write) -> None:
     content = b"text\nfirst\ncaf\xe9\n\nx\ry\nlast\n"
     rows = list(read_rows(write("i.csv", content)))
     assert [row.text for row in rows if isinstance(row, Example)] == ["first", "last"]
@@ -337,41 +336,76 @@ def test_columns_delimiter_byte_order_mark_and_encoding(write: Write, delimiter:
     path = write("i.csv", b"\xef\xbb\xbf" + table.encode())
     for encoding in ("utf-8", "UTF8", "utf-8-sig"):
         rows = list(read_rows(path, columns=columns, encoding=encoding))
-        assert judged(rows) == [("Café", POSITIVE)]
+        assert annotations(rows) == [("Café", POSITIVE)]
     path = write("i.csv", table.encode("latin-1"))
     rows = list(read_rows(path, columns=columns, encoding="latin-1"))
-    assert judged(rows) == [("Café", POSITIVE)]
+    assert annotations(rows) == [("Café", POSITIVE)]
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "nonsense", "undefined"])
-def test_an_encoding_that_cannot_be_used_is_refused(write: Write, encoding: str) -> None:
+def test_an_unusable_encoding_is_refused(write: Write, encoding: str) -> None:
     with pytest.raises(ConfigError, match=encoding):
         list(read_rows(write("i.csv", b"text\nx\n"), encoding=encoding))
 
 
-def test_a_byte_that_is_wrong_says_which_encoding_to_try(write: Write) -> None:
+def test_an_undecodable_byte_is_reported_with_the_encoding_option(write: Write) -> None:
     path = write("i.csv", b"text\na \x93cold\x94 soup\n\x81\n")
-    told = bad(list(read_rows(path)))[0].reason
-    assert told.endswith("save the file as UTF-8, or give its encoding (as --encoding cp1252)")
+    reason = bad(list(read_rows(path)))[0].reason
+    assert reason.endswith("UTF-8 or pass its encoding, for example --encoding cp1252")
     (error,) = bad(list(read_rows(path, encoding="cp1252")))
     assert "byte 0x81 at position 0 is not valid cp1252" in error.reason
     assert "--encoding" not in error.reason
 
 
-def test_a_column_asked_for_must_be_there(write: Write) -> None:
-    rows = list(read_rows(write("i.csv", b"text\nx\n"), columns=Columns(polarity="stars")))
-    assert "no column 'stars'" in bad(rows)[0].reason
+@pytest.mark.parametrize(
+    ("columns", "option"),
+    [(Columns(text="review"), "text"), (Columns(aspect="term"), "aspect"),
+     (Columns(polarity="stars"), "polarity")],
+)  # fmt: skip
+def test_a_missing_column_error_lists_the_columns_and_the_option(
+    write: Write, columns: Columns, option: str
+) -> None:
+    path = write("i.csv", b"text,aspect,polarity\nx,x,1\n")
+    (error,) = read_rows(path, columns=columns)
+    assert isinstance(error, FormatError)
+    assert "found ['text', 'aspect', 'polarity']" in error.reason
+    assert error.reason.endswith(f"choose the {option} column with --{option}-column")
 
 
-def test_a_field_asked_for_that_no_json_record_has_is_an_error(write: Write) -> None:
+def test_a_named_field_that_no_json_record_has_is_an_error(write: Write) -> None:
     path = write("k.jsonl", b'{"text": "x", "polarity": 1}\n')
-    rows = list(read_rows(path, columns=Columns(polarity="stars")))
-    assert "no record has the field ['stars']" in bad(rows)[0].reason
+    reason = bad(list(read_rows(path, columns=Columns(polarity="stars"))))[0].reason
+    assert "no field 'stars'; found ['text', 'polarity']" in reason
+    assert reason.endswith("--polarity-column")
+
+
+@pytest.mark.parametrize(
+    ("header", "option"),
+    [("text,aspect,label", "polarity"), ("text,label", "polarity"),
+     ("text,term,polarity", "aspect"), ("text,aspect,polarity", ""),
+     ("text,start,end,polarity", "")],
+)  # fmt: skip
+def test_labelled_data_without_label_columns_is_refused_at_the_header(
+    write: Write, header: str, option: str
+) -> None:
+    row = {"text": "Cold soup", "aspect": "soup", "start": "5", "end": "9", "polarity": "negative"}
+    values = ",".join(row.get(name, "soup") for name in header.split(","))
+    path = write("i.csv", f"{header}\n{values}\n".encode())
+    errors = bad(list(read_rows(path, labeled=True)))
+    assert [error.record for error in errors] == ["line 1 (the header)"] * bool(option)
+    assert all(f"--{option}-column" in error.reason for error in errors)
+    assert not bad(list(read_rows(path)))
+
+
+def test_labelled_json_lines_without_any_label_are_refused(write: Write) -> None:
+    path = write("k.jsonl", b'{"text": "x"}\n')
+    assert "--polarity-column" in bad(list(read_rows(path, labeled=True)))[0].reason
+    assert not bad(list(read_rows(write("k.jsonl", samples.JSONL), labeled=True))[:4])
 
 
 def test_jsonl(write: Write) -> None:
     rows = list(read_rows(write("k.jsonl", samples.JSONL)))
-    assert judged(rows) == [
+    assert annotations(rows) == [
         ("soup", NEGATIVE), ("tea", POSITIVE), ("Slow", NEGATIVE), (None, None)
     ]  # fmt: skip
     assert [error.record for error in bad(rows)] == ["line 4", "line 5"]
@@ -383,9 +417,7 @@ def test_jsonl(write: Write) -> None:
     [(["0", "1"], True), (["1", " 0 ", ""], True), (["0"], True), (["1"], False),
      (["-1", "0", "1"], False), (["0", "+1"], False), (["neutral", "1", "0"], False)],
 )  # fmt: skip
-def test_labels_of_two_meanings_are_refused(
-    write: Write, labels: list[str], is_refused: bool
-) -> None:
+def test_ambiguous_labels_are_refused(write: Write, labels: list[str], is_refused: bool) -> None:
     table = "text,polarity\n" + "".join(f"x,{label}\n" for label in labels)
     lines = "".join(json.dumps({"text": "x", "polarity": label}) + "\n" for label in labels)
     for path in (write("i.csv", table.encode()), write("k.jsonl", lines.encode())):
@@ -397,7 +429,7 @@ def test_labels_of_two_meanings_are_refused(
                 list(read_examples(path))
 
 
-def test_numbers_of_two_meanings_are_refused_in_json(write: Write) -> None:
+def test_ambiguous_numbers_are_refused_in_json(write: Write) -> None:
     nested = b'{"text": "Slow tea", "aspects": [{"aspect": "tea", "polarity": 0}]}\n'
     assert "0 may mean" in bad(list(read_rows(write("k.jsonl", nested))))[0].reason
 
@@ -407,7 +439,7 @@ def test_numbers_of_two_meanings_are_refused_in_json(write: Write) -> None:
     [b"[]", b"7", b'{"text": "x", "aspects": 3}', b"[" * 100_000, b"\xff", b"9" * 5000,
      b'{"text": "x", "aspect": 5}', b'{"text": "x", "polarity": true}', b'{"aspect": "x"}'],
 )  # fmt: skip
-def test_bad_json_lines_are_named(write: Write, line: bytes) -> None:
+def test_bad_json_lines_are_reported(write: Write, line: bytes) -> None:
     (error,) = list(read_rows(write("k.jsonl", line)))
     assert isinstance(error, FormatError)
     assert error.record == "line 1"
@@ -436,15 +468,15 @@ def test_bad_json_lines_are_named(write: Write, line: bytes) -> None:
         )
     ),
 )
-def test_every_sample_is_read_as_its_format(write: Write, name: str, found: str) -> None:
+def test_the_format_of_every_sample_is_found(write: Write, name: str, found: str) -> None:
     path = write(name, samples.FILES[name])
     assert find_format(path) == found
     assert any(isinstance(row, Example) for row in read_rows(path))
 
 
-def test_an_unknown_or_absent_file_is_an_error(tmp_path: Path) -> None:
+def test_an_unknown_or_missing_file_is_an_error(tmp_path: Path) -> None:
     for name, reason in [
-        ("x.docx", "unknown ending"),
+        ("x.docx", "unknown suffix"),
         ("x.csv", "cannot be read"),
         ("x.txt", "cannot be opened"),
     ]:
@@ -453,15 +485,15 @@ def test_an_unknown_or_absent_file_is_an_error(tmp_path: Path) -> None:
         assert reason in error.reason
 
 
-def test_archives_are_read_as_what_they_hold(write: Write) -> None:
+def test_archives_are_read_in_the_format_of_their_files(write: Write) -> None:
     rows = list(read_rows(write("l.zip", samples.zipped(a=samples.THREE_LINE))))
-    assert judged(rows) == [("new phone", POSITIVE), ("tv", NEUTRAL)]
+    assert annotations(rows) == [("new phone", POSITIVE), ("tv", NEUTRAL)]
     (error,) = read_rows(write("l.zip", samples.zipped()))
     assert isinstance(error, FormatError)
     assert "no .txt file" in error.reason
 
 
-def test_options_that_do_not_exist_are_refused(write: Write) -> None:
+def test_unknown_options_are_refused(write: Write) -> None:
     path = write("h.txt", b"## my notes\none\n")
     assert find_format(path) == "plain"
     with pytest.raises(ConfigError, match="Unknown format 'nonsense'"):
@@ -485,12 +517,12 @@ def test_bad_records_are_raised_or_skipped(write: Write, caplog: pytest.LogCaptu
     assert "2 bad records" in caplog.text
 
 
-def test_spans_are_found_as_whole_words_first() -> None:
-    assert find_spans("art at the party, art", "art") == (AspectSpan(0, 3), AspectSpan(18, 21))
-    assert find_spans("two menus", "menu") == (AspectSpan(4, 8),)
+def test_mentions_are_whole_words_first() -> None:
+    assert find_mentions("art at the party, art", "art") == (AspectSpan(0, 3), AspectSpan(18, 21))
+    assert find_mentions("two menus", "menu") == (AspectSpan(4, 8),)
     for absent in ("dog", "", "  "):
         with pytest.raises(AspectNotFoundError):
-            find_spans("the cat", absent)
+            find_mentions("the cat", absent)
 
 
 def test_examples_refuse_spans_outside_their_text() -> None:
@@ -515,7 +547,7 @@ ANY_BYTES = st.one_of(
 
 @settings(max_examples=1500, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=st.sampled_from(list(samples.FILES)), content=ANY_BYTES)
-def test_no_bytes_break_a_reader(tmp_path: Path, name: str, content: bytes) -> None:
+def test_arbitrary_bytes_do_not_break_a_reader(tmp_path: Path, name: str, content: bytes) -> None:
     path = tmp_path / name
     path.write_bytes(content)
     for row in read_rows(path):
@@ -528,7 +560,9 @@ def test_no_bytes_break_a_reader(tmp_path: Path, name: str, content: bytes) -> N
 
 
 @pytest.mark.slow
-def test_no_bytes_break_a_reader_under_a_coverage_guided_fuzzer(tmp_path: Path) -> None:
+def test_arbitrary_bytes_do_not_break_a_reader_under_a_coverage_guided_fuzzer(
+    tmp_path: Path,
+) -> None:
     runs = sized(60_000)
     harness = Path(__file__).parent.parent / "fuzz" / "fuzz_readers.py"
     done = subprocess.run(

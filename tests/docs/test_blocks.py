@@ -1,7 +1,6 @@
-"""Every code block of README and docs is run, or says why it cannot be.
+"""Every code block of README and docs is run, or says why it is not.
 
-One test a page: blocks build on one another, and pytest-xdist deals single tests to several
-processes. So sybil and its like, which make a test of every block, do not fit.
+One test per page: blocks depend on one another, and pytest-xdist distributes single tests.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from pages import PAGES, Block, blocks_of, is_as_shown
-from story import Story
+from markdown_pages import PAGES, Block, blocks_of, is_as_shown
+from page_runner import PageRunner
 
 from capsar.config import run_config
 from capsar.data.readers import read_examples
@@ -25,67 +24,67 @@ EXCUSES = Counter(
         "needs a model hub": 1,
         "needs word vectors of some gigabytes": 1,
         "needs this project's address; `.ci/run` does the rest": 1,
-        "needs datasets that may not be passed on, and an hour": 1,
-        "needs datasets that may not be passed on, and a day": 1,
-        "needs datasets that may not be passed on, and environments of peers": 1,
+        "needs datasets that may not be redistributed, and an hour": 1,
+        "needs datasets that may not be redistributed, and a day": 1,
+        "needs datasets that may not be redistributed, and environments of the baselines": 1,
     }
 )
-"""All that is not run. Each is a promise nobody checks, so a new one must be written here too."""
+"""The blocks that are not run. Nothing checks them, so each new one must be counted here."""
 
 
-def told(page: Path) -> list[Block]:
-    """The blocks of a page that are run."""
+def runnable(page: Path) -> list[Block]:
+    """Return the blocks of a page that are run."""
     return [b for b in blocks_of(page) if b.language in RUN and not b.excuse]
 
 
-def stories() -> list[object]:
+def runnable_pages() -> list[object]:
     return [
         pytest.param(page, id=page.name, marks=[pytest.mark.slow] if is_slow(page) else [])
         for page in PAGES
-        if told(page)
+        if runnable(page)
     ]
 
 
 def is_slow(page: Path) -> bool:
     long = ("capsar train", "capsar export")
-    return any(command in block.code for command in long for block in told(page))
+    return any(command in block.code for command in long for block in runnable(page))
 
 
-@pytest.mark.parametrize("page", stories())
-def test_a_page_does_what_it_says(
+@pytest.mark.parametrize("page", runnable_pages())
+def test_page_blocks_run_as_shown(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    story = Story(tmp_path)
+    runner = PageRunner(tmp_path)
     try:
-        for block in told(page):
-            story.tell(block, page.name)
+        for block in runnable(page):
+            runner.run_block(block, page.name)
     finally:
-        story.end()
+        runner.stop()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_block_is_run_or_excused(page: Path, tmp_path: Path) -> None:
     fences = page.read_text(encoding="utf-8").count("```")
     blocks = blocks_of(page)
-    assert fences == 2 * len(blocks), "a fence that no block has"
+    assert fences == 2 * len(blocks), "an unmatched fence"
     for block in blocks:
-        place = f"line {block.line}"
+        location = f"line {block.line}"
         if block.excuse:
             continue
         if block.language == "python":
-            assert block.code.startswith(">>> "), place
+            assert block.code.startswith(">>> "), location
         elif block.language == "console":
-            assert block.code.startswith("$ "), place
+            assert block.code.startswith("$ "), location
         elif block.language == "json":
             (tmp_path / "shown.jsonl").write_text(block.code)
-            assert list(read_examples(tmp_path / "shown.jsonl")), place
+            assert list(read_examples(tmp_path / "shown.jsonl")), location
         elif block.language == "toml":
             run_config(tomllib.loads(block.code))
         elif block.language == "text":
-            assert not any(word in block.code for word in ("capsar ", "pip ", "python ")), place
+            assert not any(word in block.code for word in ("capsar ", "pip ", "python ")), location
         else:
-            assert block.language == "sh", f"{place}: a block of no known language"
+            assert block.language == "sh", f"{location}: unknown language"
 
 
 def test_excuses_are_counted() -> None:
@@ -93,7 +92,7 @@ def test_excuses_are_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("language", "code", "complaint"),
+    ("language", "code", "message"),
     [
         ("console", "$ echo one\ntwo\n", "one"),
         ("console", "$ echo one; exit 3\none\ntwo\n", "one"),
@@ -102,24 +101,24 @@ def test_excuses_are_counted() -> None:
         ("sh", "capsar serve --model absent\n", "ended with 2"),
     ],
 )
-def test_a_block_that_is_not_true_fails(
-    language: str, code: str, complaint: str, tmp_path: Path
-) -> None:
-    story = Story(tmp_path)
-    with pytest.raises(AssertionError, match=complaint):
-        story.tell(Block(language, code, 7, ""), "page.md")
+def test_wrong_block_fails(language: str, code: str, message: str, tmp_path: Path) -> None:
+    runner = PageRunner(tmp_path)
+    with pytest.raises(AssertionError, match=message):
+        runner.run_block(Block(language, code, 7, ""), "page.md")
 
 
-def test_what_differs_from_run_to_run_is_passed_over() -> None:
+def test_ellipsis_matches_anything() -> None:
     assert is_as_shown("a 1.5 s\nb\n", "a … s\nb\n")
     assert not is_as_shown("a 1.5 s\n", "a … s\nb\n")
     assert not is_as_shown("a 1.5 s\nb\nc\n", "a … s\nb\n")
     assert not is_as_shown("a.b", "a+b")
 
 
-def test_a_story_keeps_its_folder_and_names(tmp_path: Path) -> None:
-    story = Story(tmp_path)
-    story.tell(Block("sh", "printf 3 > \\\nnumber\n", 1, ""), "page.md")
-    story.tell(Block("python", ">>> three = 3\n", 1, ""), "page.md")
-    story.tell(Block("python", ">>> three\n3\n", 1, ""), "page.md")
-    story.tell(Block("console", "$ cat number\n3\n$ ls\nexamples\nnumber\n", 1, ""), "page.md")
+def test_blocks_share_folder_and_names(tmp_path: Path) -> None:
+    runner = PageRunner(tmp_path)
+    runner.run_block(Block("sh", "printf 3 > \\\nnumber\n", 1, ""), "page.md")
+    runner.run_block(Block("python", ">>> three = 3\n", 1, ""), "page.md")
+    runner.run_block(Block("python", ">>> three\n3\n", 1, ""), "page.md")
+    runner.run_block(
+        Block("console", "$ cat number\n3\n$ ls\nexamples\nnumber\n", 1, ""), "page.md"
+    )

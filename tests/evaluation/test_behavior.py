@@ -1,4 +1,4 @@
-"""The behavioral suite: what it covers, how it is filled, and that its scores follow the model."""
+"""The behavioral suite: its coverage, its cases, and its scores."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 
 from capsar import Polarity
 from capsar.cli import app
-from capsar.data.formats.markup import parse_markup
+from capsar.data.markup import parse_markup
 from capsar.evaluation import behavior
 from capsar.evaluation.behavior import build_cases, evaluate_behavior, load_suite
-from capsar.labels import CLASSES
+from capsar.schema import CLASSES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,7 @@ CASES_SHA256 = "5d016dc95edeba03146f0c3bb41fb2eb7d60aa7651477e11b3ce764895c07d9b
 
 
 class Oracle:
-    """A model that knows every answer but those about some capabilities."""
+    """A model that is right except on some capabilities."""
 
     def __init__(self, *, wrong: frozenset[str] = frozenset(), finds: bool = True) -> None:
         self._gold: dict[tuple[str, int], Polarity] = {}
@@ -102,7 +102,7 @@ def test_an_oracle_passes_everything() -> None:
     assert not metrics.failed_patterns
 
 
-def test_a_weakness_shows_in_its_capability_alone() -> None:
+def test_a_weakness_affects_only_its_capability() -> None:
     metrics = evaluate_behavior(Oracle(wrong=frozenset({"negation"})))
     scores = {name: row.score for name, row in metrics.capabilities.items()}
     assert {name for name, score in scores.items() if score < 1} == {"negation"}
@@ -112,7 +112,7 @@ def test_a_weakness_shows_in_its_capability_alone() -> None:
     }
 
 
-def test_lists_and_compounds_are_scored_by_what_is_found() -> None:
+def test_lists_and_compounds_are_scored_by_extraction() -> None:
     metrics = evaluate_behavior(Oracle(finds=False))
     zero = {name for name, row in metrics.capabilities.items() if row.score == 0}
     assert zero == {"lists", "compounds"}
@@ -160,7 +160,7 @@ def test_the_command_needs_no_data(small_bundle: Path) -> None:
     done = runner.invoke(app, ["evaluate", str(small_bundle), "--behavior", "--json"])
     assert done.exit_code == 0, done.output
     document = json.loads(done.stdout)
-    assert "figures" not in document
+    assert "metrics" not in document
     assert document["behavior"]["capabilities"]["sarcasm"]["num_patterns"] >= 8
     shown = runner.invoke(app, ["evaluate", str(small_bundle), "--behavior"])
     assert "sarcasm" in shown.stdout

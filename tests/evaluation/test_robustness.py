@@ -1,4 +1,4 @@
-"""Robustness: a file of our own in ARTS' form, worked by hand."""
+"""Robustness: a small file in the ARTS format, computed by hand."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ import numpy as np
 import pytest
 
 from capsar.data.catalog import test_examples as open_test_part
-from capsar.data.example import AspectSpan, Example
-from capsar.data.formats.arts import Variant, variant_of
+from capsar.data.formats import Variant, variant_of
 from capsar.data.readers import read_examples
 from capsar.errors import ConfigError, DataError
 from capsar.evaluation.robustness import (
     ARTS_OF,
     arts_examples,
-    judge_mixed,
-    judge_robustness,
+    evaluate_mixed,
+    evaluate_robustness,
     mixed_polarity,
 )
-from capsar.labels import CLASSES, Polarity
+from capsar.schema import CLASSES, AspectSpan, Example, Polarity
 
 
-class ByWord:
-    """A predictor that believes the first word it knows."""
+class FirstWord:
+    """A predictor that uses the first known word."""
 
     def predict_lengths(self, examples: list[Example]) -> np.ndarray:
         lengths = np.zeros((len(examples), len(CLASSES)), dtype=np.float32)
@@ -45,7 +44,7 @@ def record(text: str, term: str, polarity: str, group: str) -> dict[str, object]
 
 @pytest.fixture
 def arts(tmp_path: Path) -> list[Example]:
-    """Soup: right in all three. Staff: right as published, wrong once reversed. Tea: wrong."""
+    """Soup: right in all three. Staff: right in the original, wrong in adv3. Tea: wrong."""
     content = {
         "1_0": record("cold soup , warm staff", "soup", "negative", "1_0"),
         "1_0_adv1": record("warm soup , warm staff", "soup", "positive", "1_0"),
@@ -59,8 +58,8 @@ def arts(tmp_path: Path) -> list[Example]:
     return list(read_examples(path))
 
 
-def test_variants_and_groups_by_hand(arts: list[Example]) -> None:
-    found = judge_robustness(ByWord(), arts)
+def test_variants_and_groups_match_hand_computed_values(arts: list[Example]) -> None:
+    found = evaluate_robustness(FirstWord(), arts)
     accuracies = {str(v): (row.accuracy, row.num_examples) for v, row in found.variants.items()}
     assert accuracies == {
         "original": (pytest.approx(2 / 3), 3),
@@ -73,7 +72,7 @@ def test_variants_and_groups_by_hand(arts: list[Example]) -> None:
     assert json.loads(json.dumps(found.as_dict()))["variants"]["adv3"]["accuracy"] == 0
 
 
-def test_variants_are_told_by_the_end_of_the_name() -> None:
+def test_the_variant_is_the_suffix_of_the_key() -> None:
     assert variant_of("key '11#0_adv1_0'") is Variant.ORIGINAL
     assert variant_of('key "it\'s_adv3"') is Variant.OPPOSITE_ADDED
     assert variant_of("x_adv1") is Variant.TARGET_REVERSED
@@ -90,17 +89,17 @@ def test_sentences_of_mixed_polarity() -> None:
         Example("warm c", span, Polarity.CONFLICT),
     ]
     assert mixed_polarity(examples) == examples[:2]
-    mixed = judge_mixed(ByWord(), examples)
+    mixed = evaluate_mixed(FirstWord(), examples)
     assert mixed is not None
     assert (mixed.accuracy, mixed.num_examples) == (0.5, 2)
-    assert judge_mixed(ByWord(), examples[2:]) is None
+    assert evaluate_mixed(FirstWord(), examples[2:]) is None
 
 
-def test_what_has_no_variants_is_refused() -> None:
+def test_datasets_without_variants_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"'twitter'.*semeval14-restaurants, semeval14-laptops"):
         arts_examples("twitter")
     with pytest.raises(DataError, match="no rewritten sentence"):
-        judge_robustness(ByWord(), [])
+        evaluate_robustness(FirstWord(), [])
 
 
 @pytest.mark.data
@@ -109,5 +108,5 @@ def test_the_originals_of_arts_are_the_test_part(dataset: str, shared: Path) -> 
     examples = arts_examples(dataset)
     originals = [e for e in examples if variant_of(e.id) is Variant.ORIGINAL]
     assert len({e.group for e in originals}) == len(originals) == len({e.group for e in examples})
-    judged = [e for e in open_test_part(dataset) if e.spans and e.polarity in CLASSES]
-    assert len(originals) == len(judged)
+    evaluated = [e for e in open_test_part(dataset) if e.spans and e.polarity in CLASSES]
+    assert len(originals) == len(evaluated)

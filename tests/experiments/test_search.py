@@ -1,4 +1,4 @@
-"""The search: what it begins with, what ends early, and what is told of it."""
+"""The hyperparameter search: given trials, pruning, and how it is shown."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from typing import Any
 
 import pytest
 
-import render_search
-import runs
-import search
+import run as runs
+from pages import best
+from studies import search
+from summarize import Results
 
 BEST_DROPOUT = 0.2
-"""Where the made-up worth of settings is greatest; those that are given have 0.5."""
+"""The setting with the highest made-up value; given trials have 0.5."""
 
 
 @pytest.fixture
 def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """A search of twelve trials, of settings whose worth is known."""
+    """A search of twelve trials with a known objective."""
 
     def value_of(settings: dict[str, dict[str, Any]], dataset: str, number: int) -> float:
         if number == 5:
@@ -29,27 +30,27 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     monkeypatch.setattr(search, "STUDY", tmp_path / "search.jsonl")
     monkeypatch.setattr(search, "value_of", value_of)
-    monkeypatch.setattr(search, "close_test_parts", lambda: None)
+    monkeypatch.setattr(search, "close_test_sets", lambda: None)
     monkeypatch.setattr(search, "commit_of_code", lambda: "0" * 40)
     monkeypatch.setattr(sys, "argv", ["search.py", "--trials", "6"])
     with pytest.raises(RuntimeError):
         search.main()
-    search.main()  # joins what there is
-    told: dict[str, Any] = json.loads((tmp_path / "search.json").read_text())
-    return told
+    search.main()  # joins the study
+    summary: dict[str, Any] = json.loads((tmp_path / "search.json").read_text())
+    return summary
 
 
-def test_a_search_begins_with_what_is_known_and_stops_what_is_worse(study: dict[str, Any]) -> None:
+def test_given_trials_come_first_and_worse_ones_are_pruned(study: dict[str, Any]) -> None:
     trials = study["trials"]
     assert [trial["number"] for trial in trials] == list(range(12))
     given = [trial for trial in trials if trial["given"]]
     assert [trial["settings"] for trial in given] == [
-        search.FAITHFUL | change for change in search.FIRST
+        search.PAPER_SETTINGS | change for change in search.GIVEN
     ]
     assert [trial["value"] for trial in given] == [0.45] * 3
     assert [trial["number"] for trial in trials if trial["state"] == "fail"] == [5]
     for trial in trials[3:]:
-        worse = trial["settings"]["input_dropout"] > 0.5  # than those that are given
+        worse = trial["settings"]["input_dropout"] > 0.5  # worse than the given ones
         if trial["state"] == "pruned":
             assert trial["value"] is trial["restaurant"] is None
         elif trial["state"] == "complete":
@@ -66,10 +67,10 @@ def made_trial(number: int, state: str, *, given: bool = False, **settings: Any)
     }  # fmt: skip
 
 
-def test_what_a_search_found_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "search.json"
-    monkeypatch.setattr(render_search, "_SEARCH", path)
-    assert not render_search.section()
+def test_search_results_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    study: dict[str, Any] = {}
+    monkeypatch.setattr(Results, "read", lambda *_: study)
+    assert not best.search(Results([], []))
     trials = [
         made_trial(0, "complete", given=True),
         made_trial(1, "fail", given=True),
@@ -78,11 +79,10 @@ def test_what_a_search_found_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
         made_trial(4, "pruned"),
         made_trial(5, "complete", alpha=1.0),
     ]
-    path.write_text(json.dumps({"trials": trials, "seconds": 5400, "folds": 3, "max_epochs": 12}))
-    page = render_search.section()
-    assert page.startswith("### What was searched\n\n6 trials")
-    assert "(1.5 hours of one core" in page
-    assert "After Laptop, 1 were worse than the median" in " ".join(page.split())
+    study |= {"trials": trials, "seconds": 5400, "folds": 3, "max_epochs": 12}
+    page = best.search(Results([], []))
+    assert page.startswith("6 trials, 1.5 hours of one core")
+    assert "1 trials were pruned after Laptop" in " ".join(page.split())
     rows = [line for line in page.splitlines() if line.startswith("| ")][2:]
     assert rows == [
         "| 0 | none | .6000 | .7000 | .6500 |",
@@ -90,20 +90,21 @@ def test_what_a_search_found_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
         "| 5 | `alpha = 1` | .6000 | .7500 | .6750 |",
         "| 3 | `alpha = 2.35` | .6000 | .7300 | .6650 |",
     ]
-    assert "differs by +.0250 from" in page
-    assert "+.0150 from those of `capsar-best`" in " ".join(page.split())
+    said = " ".join(page.split())
+    assert "differs by +.0250 from the settings of CAPSAR" in said
+    assert "by +.0150 from those of `capsar-best`" in said
 
 
-def test_what_is_settled_is_what_capsar_best_has() -> None:
-    """The trials named after rows have the settings of those rows, as far as they are searched."""
-    apart = {"max_epochs", "patience", "no_aspect_share", "imitate_epochs", "teacher_share"}
+def test_given_settings_are_those_of_the_rows() -> None:
+    """The given trials have the searched settings of the rows."""
+    apart = {"max_epochs", "patience", "aspect_dropout", "feature_distill_epochs", "distill_weight"}
     found = {}
-    for row, changes in (("capsar", {}), ("capsar-best", search.SETTLED)):
+    for row, changes in (("capsar", {}), ("capsar-best", search.BEST_SETTINGS)):
         config = runs.planned((row,))[0].shown_config()
         own = found[row] = config["model"] | config["train"]
-        expected: dict[str, Any] = search.FAITHFUL | changes
+        expected: dict[str, Any] = search.PAPER_SETTINGS | changes
         assert {name: own[name] for name in expected} == expected
     differ = {
         name for name, value in found["capsar"].items() if value != found["capsar-best"][name]
     }
-    assert differ - {"teacher", "seed"} == apart | set(search.SETTLED)
+    assert differ - {"teacher", "seed"} == apart | set(search.BEST_SETTINGS)

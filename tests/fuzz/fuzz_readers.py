@@ -12,10 +12,10 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(include=["capsar"]):
-    from capsar.data.example import Example
     from capsar.data.readers import read_rows
-    from capsar.data.rows import Notice
+    from capsar.data.records import Notice
     from capsar.errors import FormatError
+    from capsar.schema import Example
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "data"))
 import samples
@@ -25,7 +25,7 @@ FOLDER = Path(tempfile.mkdtemp(prefix="capsar-fuzz-"))
 
 
 def test_one_input(data: bytes) -> None:
-    """Read any bytes; whatever comes must be a row."""
+    """Read any bytes; every result must be a valid row."""
     if not data:
         return
     path = FOLDER / NAMES[data[0] % len(NAMES)]
@@ -33,7 +33,7 @@ def test_one_input(data: bytes) -> None:
     for row in read_rows(path):
         if isinstance(row, FormatError):
             if not (row.record and row.reason):
-                raise AssertionError("an error that names no record")
+                raise AssertionError("an error without a record or reason")
         elif isinstance(row, Example):
             if any(not row.text[span.start : span.end] for span in row.spans):
                 raise AssertionError("a span outside its text")

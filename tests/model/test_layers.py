@@ -1,4 +1,4 @@
-"""Each layer: values by hand, a twin from torch, and what padding must not do."""
+"""Each layer: hand-computed values, torch's own layers, and invariance to padding."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from capsar.model.capsules import PrimaryCapsules
-from capsar.model.encoders import BiRecurrent
-from capsar.model.loss import margin_loss, reconstruction_loss
-from capsar.model.proximity import proximity
-from capsar.model.reconstruction import Reconstruction, about_scores, aspect_vector
+from capsar.model.encoders import BiGRU
+from capsar.model.losses import (
+    Reconstruction,
+    aspect_vector,
+    cosine_similarity,
+    margin_loss,
+    reconstruction_loss,
+)
+from capsar.model.network import proximity
 
 
 def test_proximity_by_hand() -> None:
@@ -21,31 +26,29 @@ def test_proximity_by_hand() -> None:
     torch.testing.assert_close(weights, torch.tensor([[3.5, 4.5, 3.5, 2.5, 1.5, 0.0]]))
 
 
-def test_proximity_without_an_aspect_and_with_several_mentions() -> None:
+def test_proximity_without_aspect_and_with_several_mentions() -> None:
     mask = torch.ones(2, 12, dtype=torch.bool)
     weights = proximity(mask, torch.tensor([[-1, -1], [0, 9]]))
     torch.testing.assert_close(weights[0], torch.ones(12))
-    one, other = (proximity(mask[:1], torch.tensor([[k]]))[0] for k in (0, 9))
-    torch.testing.assert_close(weights[1], torch.maximum(one, other))
+    first, second = (proximity(mask[:1], torch.tensor([[k]]))[0] for k in (0, 9))
+    torch.testing.assert_close(weights[1], torch.maximum(first, second))
     far = proximity(torch.ones(1, 30, dtype=torch.bool), torch.tensor([[0]]))
     assert far[0, -1] == 1
 
 
-@pytest.mark.parametrize("cell", ["gru", "lstm"])
-def test_the_encoder_is_a_bidirectional_network_on_packed_sequences(cell: str) -> None:
+def test_encoder_equals_a_bidirectional_gru_on_packed_sequences() -> None:
     torch.manual_seed(0)
-    encoder = BiRecurrent(input_dim=5, units=4, cell=cell, input_dropout=0.0).double()
-    twin = {"gru": nn.GRU, "lstm": nn.LSTM}[cell](5, 4, batch_first=True, bidirectional=True)
-    twin = twin.double()
+    encoder = BiGRU(input_dim=5, units=4, input_dropout=0.0).double()
+    packed_gru = nn.GRU(5, 4, batch_first=True, bidirectional=True).double()
     for name, parameter in encoder.forward_cell.named_parameters():
-        getattr(twin, name).data = parameter.data
+        getattr(packed_gru, name).data = parameter.data
     for name, parameter in encoder.backward_cell.named_parameters():
-        getattr(twin, f"{name}_reverse").data = parameter.data
+        getattr(packed_gru, f"{name}_reverse").data = parameter.data
     lengths = torch.tensor([6, 1, 3])
     mask = torch.arange(6) < lengths.unsqueeze(1)
     vectors = torch.randn(3, 6, 5, dtype=torch.float64, requires_grad=True)
     packed = pack_padded_sequence(vectors, lengths, batch_first=True, enforce_sorted=False)
-    expected, _ = pad_packed_sequence(twin(packed)[0], batch_first=True)
+    expected, _ = pad_packed_sequence(packed_gru(packed)[0], batch_first=True)
     states = encoder(vectors, mask) * mask.unsqueeze(-1)
     torch.testing.assert_close(states, expected)
     upstream = torch.randn_like(states)
@@ -55,8 +58,8 @@ def test_the_encoder_is_a_bidirectional_network_on_packed_sequences(cell: str) -
     torch.testing.assert_close(ours, theirs)
 
 
-def test_input_dropout_is_one_mask_for_all_words_of_a_sentence() -> None:
-    encoder = BiRecurrent(input_dim=400, units=2, input_dropout=0.5)
+def test_input_dropout_uses_one_mask_per_sentence() -> None:
+    encoder = BiGRU(input_dim=400, units=2, input_dropout=0.5)
     seen = []
     encoder.forward_cell.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
     vectors = torch.ones(3, 4, 400)
@@ -75,16 +78,16 @@ def test_input_dropout_is_one_mask_for_all_words_of_a_sentence() -> None:
 def test_primary_capsules_are_a_convolution(width: int, num_words: int) -> None:
     torch.manual_seed(0)
     layer = PrimaryCapsules(
-        hidden_dim=4, capsules_per_word=2, capsule_dim=3, kernel_width=width, activation="linear"
+        hidden_dim=4, capsule_dim=3, kernel_width=width, activation="linear"
     ).double()
-    twin = nn.Conv1d(4, 6, width, padding=width // 2).double()
-    weight = layer.projection.weight.detach().view(6, width, 4)
-    twin.weight.data = weight.permute(0, 2, 1)
-    twin.bias.data = layer.projection.bias.detach().clone() + 1
     layer.projection.bias.data += 1
+    convolution = nn.Conv1d(4, 18, width, padding=width // 2).double()
+    weight = layer.projection.weight.detach().view(18, width, 4)
+    convolution.weight.data = weight.permute(0, 2, 1)
+    convolution.bias.data = layer.projection.bias.detach().clone()
     states = torch.randn(2, num_words, 4, dtype=torch.float64, requires_grad=True)
     mask = torch.ones(2, num_words, dtype=torch.bool)
-    expected = twin(states.transpose(1, 2)).transpose(1, 2).reshape(2, -1, 3)
+    expected = convolution(states.transpose(1, 2)).transpose(1, 2).reshape(2, -1, 3)
     capsules = layer(states, mask)
     torch.testing.assert_close(capsules, expected)
     upstream = torch.randn_like(expected)
@@ -94,7 +97,7 @@ def test_primary_capsules_are_a_convolution(width: int, num_words: int) -> None:
     torch.testing.assert_close(ours, theirs)
 
 
-def test_padding_has_no_primary_capsules() -> None:
+def test_primary_capsules_of_padding_are_zero() -> None:
     layer = PrimaryCapsules(hidden_dim=4, squashed=True, activation="tanh")
     layer.projection.bias.data += 1
     mask = torch.tensor([[True, False]])
@@ -118,17 +121,17 @@ def test_reconstruction_loss_by_hand() -> None:
     torch.testing.assert_close(loss, torch.tensor([-0.8]))
 
 
-def test_opening_each_capsule_is_masking_all_others() -> None:
+def test_reconstructing_each_capsule_equals_masking_all_others() -> None:
     layer = Reconstruction(num_classes=3, capsule_dim=4, word_dim=5)
     capsules = torch.randn(2, 3, 4)
-    opened = layer.open_each(capsules)
+    reconstructed = layer.reconstruct_each(capsules)
     for index in range(3):
         kept = torch.zeros(2, 3)
         kept[:, index] = 1
-        torch.testing.assert_close(opened[:, index], layer(capsules, kept))
+        torch.testing.assert_close(reconstructed[:, index], layer(capsules, kept))
 
 
-def test_the_aspect_is_the_mean_of_its_words() -> None:
+def test_aspect_vector_is_the_mean_of_its_words() -> None:
     vectors = torch.tensor([[[2.0, 0.0], [4.0, 2.0], [9.0, 9.0]]]).repeat(2, 1, 1)
     aspect = torch.tensor([[True, True, False], [False, False, False]])
     torch.testing.assert_close(
@@ -136,18 +139,18 @@ def test_the_aspect_is_the_mean_of_its_words() -> None:
     )
 
 
-def test_about_scores_are_cosines() -> None:
-    opened = torch.tensor([[[3.0, 4.0]]])
+def test_cosine_similarity_by_hand() -> None:
+    reconstructed = torch.tensor([[[3.0, 4.0]]])
     words = torch.tensor([[[10.0, 0.0], [0.0, -1.0], [0.0, 0.0], [5.0, 5.0]]])
     mask = torch.tensor([[True, True, True, False]])
     torch.testing.assert_close(
-        about_scores(opened, words, mask), torch.tensor([[[0.6, -0.8, 0.0, -1.0]]])
+        cosine_similarity(reconstructed, words, mask), torch.tensor([[[0.6, -0.8, 0.0, -1.0]]])
     )
 
 
-def test_weights_may_be_scaled_to_one_at_most() -> None:
+def test_proximity_can_be_scaled_to_at_most_one() -> None:
     mask = torch.tensor([[True] * 10 + [False] * 3, [True] * 5 + [False] * 8])
     first = torch.tensor([[4], [-1]])
     plain, scaled = proximity(mask, first), proximity(mask, first, scale="one")
-    torch.testing.assert_close(scaled[0], plain[0] / 5)  # 1 + 3 + 10 / 10 at the aspect itself
+    torch.testing.assert_close(scaled[0], plain[0] / 5)  # 1 + 3 + 10 / 10 at the aspect
     torch.testing.assert_close(scaled[1], plain[1])

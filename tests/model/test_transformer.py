@@ -1,4 +1,4 @@
-"""A transformer as encoder: words and votes as everywhere, windows joined, one table shared."""
+"""A transformer as encoder: proximity, votes, windows, frozen embeddings, and the baseline."""
 
 from __future__ import annotations
 
@@ -12,14 +12,9 @@ from test_network import SMALL, pad
 from tiny_bert import WINDOW, write_tiny_bert
 
 from capsar.config import ModelConfig
-from capsar.data.example import Example, find_spans
 from capsar.errors import ArtifactError, ConfigError
-from capsar.labels import CLASSES
-from capsar.model.batch import Batch
-from capsar.model.first_token import FirstToken
-from capsar.model.network import Capsar
-from capsar.model.proximity import proximity
-from capsar.model.transformer import (
+from capsar.model.bert_pair import BertPairClassifier
+from capsar.model.encoders import (
     Pretrained,
     Transformer,
     describe,
@@ -27,15 +22,16 @@ from capsar.model.transformer import (
     load_pretrained,
     make_transformer,
 )
+from capsar.model.network import Batch, Capsar, proximity
+from capsar.schema import CLASSES, Example, find_mentions
 from capsar.training.batches import EncodedExample, collate, encode_examples
 
 WORDS = ["soup", "staff", "battery", "great", "terrible", "the", "was", "!", "n't", "Zürich"]
 VARIANTS = {
     "proximity": {},
-    "pair": {"aspect_entry": "pair"},
-    "trained table": {"freeze_embeddings": False},
+    "pair": {"aspect_encoding": "pair"},
     "without H": {"intermediate_capsules": 0},
-    "first token": {"aspect_entry": "pair", "head": "first-token"},
+    "bert pair": {"aspect_encoding": "pair", "head": "bert-pair"},
 }
 
 
@@ -44,12 +40,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tiny_bert(tmp_path_factory.mktemp("encoders") / "tiny-bert")
 
 
-def build(folder: Path, **settings: object) -> tuple[Capsar | FirstToken, Pretrained]:
+def build(folder: Path, **settings: object) -> tuple[Capsar | BertPairClassifier, Pretrained]:
     config = ModelConfig(encoder=str(folder), **(SMALL | settings))  # type: ignore[arg-type]
-    encoder = load_pretrained(config.encoder, reads_aspect=config.aspect_entry == "pair")
+    encoder = load_pretrained(config.encoder, reads_aspect=config.aspect_encoding == "pair")
     torch.manual_seed(0)
-    if config.head == "first-token":
-        return FirstToken(config, encoder.model), encoder
+    if config.head == "bert-pair":
+        return BertPairClassifier(config, encoder.model), encoder
     scale = 3.0
     return Capsar(config, encoder.table, transformer=encoder.model, vector_scale=scale), encoder
 
@@ -60,7 +56,7 @@ def sentences(number: int, longest: int = 40) -> list[Example]:
     for index in range(number):
         text = " ".join(generator.choices(WORDS, k=generator.randint(1, longest)))
         aspect = text.split()[0] if index % 4 else ""
-        spans = find_spans(text, aspect) if aspect else ()
+        spans = find_mentions(text, aspect) if aspect else ()
         made.append(Example(text, spans, CLASSES[index % 3]))
     return [*made, Example("", (), CLASSES[0])]
 
@@ -70,7 +66,7 @@ def encode(encoder: Pretrained, number: int = 24, longest: int = 40) -> list[Enc
 
 
 @pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS)
-def test_an_answer_is_the_same_alone_in_any_batch_and_at_any_padding(
+def test_prediction_does_not_depend_on_batch_order_or_padding(
     folder: Path, settings: dict[str, object]
 ) -> None:
     model, encoder = build(folder, **settings)
@@ -89,7 +85,7 @@ def test_an_answer_is_the_same_alone_in_any_batch_and_at_any_padding(
         torch.testing.assert_close(other, alone, atol=1e-5, rtol=0)
 
 
-def test_windows_are_read_on_their_own_and_joined(folder: Path) -> None:
+def test_windows_are_encoded_separately_and_joined(folder: Path) -> None:
     model, encoder = build(folder)
     assert isinstance(model.encoder, Transformer)
     batch = collate(encode(encoder))
@@ -98,16 +94,16 @@ def test_windows_are_read_on_their_own_and_joined(folder: Path) -> None:
         for row in range(len(batch.ids)):
             for start in range(0, int(batch.attention[row].sum()), WINDOW):
                 part = slice(start, min(start + WINDOW, int(batch.attention[row].sum())))
-                alone = model.encoder.read(
+                alone = model.encoder.read_window(
                     batch.ids[None, row, part], batch.attention[None, row, part]
                 )
                 torch.testing.assert_close(states[row, part], alone[0], atol=1e-5, rtol=1e-5)
 
 
-def test_pieces_take_the_weight_of_their_word_and_special_ones_none(folder: Path) -> None:
+def test_subwords_have_the_proximity_of_their_word_and_special_tokens_none(folder: Path) -> None:
     _, encoder = build(folder)
     text = "The battery was terrible"
-    encoded = encode_examples([Example(text, find_spans(text, "was"))], encoder.tokenizer)
+    encoded = encode_examples([Example(text, find_mentions(text, "was"))], encoder.tokenizer)
     batch = collate(encoded)  # [CLS] the bat ##tery was terri ##ble [SEP]
     weights = proximity(batch.mask, batch.first_words, batch.words)
     reach = 1 + 3 + 4 / 10  # 4 words
@@ -116,12 +112,12 @@ def test_pieces_take_the_weight_of_their_word_and_special_ones_none(folder: Path
     assert batch.aspect_mask.tolist() == [[False] * 4 + [True] + [False] * 3]
 
 
-def test_what_does_not_vote_moves_no_capsule(folder: Path) -> None:
+def test_states_of_tokens_without_a_vote_do_not_change_capsules(folder: Path) -> None:
     model, encoder = build(folder)
     assert isinstance(model, Capsar)
     batch = collate(encode(encoder, longest=9))
 
-    def answer(noise: float) -> torch.Tensor:
+    def predict(noise: float) -> torch.Tensor:
         plain = model.encoder.forward
 
         def noisy(*tensors: torch.Tensor) -> torch.Tensor:
@@ -133,37 +129,36 @@ def test_what_does_not_vote_moves_no_capsule(folder: Path) -> None:
         model.encoder.forward = plain  # type: ignore[method-assign]
         return lengths
 
-    torch.testing.assert_close(answer(0.0), answer(100.0))
+    torch.testing.assert_close(predict(0.0), predict(100.0))
 
 
-def test_frozen_vectors_are_one_table_and_others_are_kept_apart(folder: Path) -> None:
-    for frozen in (True, False):
-        model, encoder = build(folder, freeze_embeddings=frozen)
-        assert isinstance(model, Capsar)
-        assert isinstance(model.encoder, Transformer)
-        assert ("word_vectors" in model.state_dict()) != frozen
-        assert model.given in model.state_dict()
-        first = encoder.table
-        batch = collate(encode(encoder))
-        output = model(batch)
-        torch.testing.assert_close(output.word_vectors, 3 * first[batch.ids])
-        model.loss(batch, output).mean().backward()
-        torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=1.0).step()
-        torch.testing.assert_close(model.fixed(batch.ids), 3 * first[batch.ids])
-        assert torch.equal(model.encoder.table, first) == frozen
-        untouched = {n for n, p in model.named_parameters() if p.requires_grad and p.grad is None}
-        assert not untouched  # another process would wait for them
+def test_input_embeddings_are_frozen_and_the_targets_of_reconstruction(folder: Path) -> None:
+    model, encoder = build(folder)
+    assert isinstance(model, Capsar)
+    assert isinstance(model.encoder, Transformer)
+    assert "word_vectors" not in model.state_dict()  # the table is stored once
+    assert model.frozen_key in model.state_dict()
+    table = encoder.table
+    batch = collate(encode(encoder))
+    output = model(batch)
+    torch.testing.assert_close(output.word_vectors, 3 * table[batch.ids])
+    model.loss(batch, output).mean().backward()
+    torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=1.0).step()
+    torch.testing.assert_close(model.embed(batch.ids), 3 * table[batch.ids])
+    assert torch.equal(model.encoder.table, table)
+    untouched = {n for n, p in model.named_parameters() if p.requires_grad and p.grad is None}
+    assert not untouched  # other processes would wait for their gradients
 
 
-@pytest.mark.parametrize("name", ["proximity", "pair", "first token"])
-def test_32_examples_are_learnt_to_the_last(folder: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["proximity", "pair", "bert pair"])
+def test_network_fits_32_examples(folder: Path, name: str) -> None:
     model, encoder = build(folder, **VARIANTS[name])
     batch = collate(encode(encoder, 32, 8)[:32])
     batch = replace(batch, polarity=torch.randint(0, 3, (32,)))
-    twins: dict[tuple[object, ...], int] = {}
-    for row in range(32):  # the same question has one answer
+    labels: dict[tuple[object, ...], int] = {}
+    for row in range(32):  # equal inputs get equal labels
         key = (tuple(batch.ids[row].tolist()), tuple(batch.first_words[row].tolist()))
-        batch.polarity[row] = twins.setdefault(key, int(batch.polarity[row]))
+        batch.polarity[row] = labels.setdefault(key, int(batch.polarity[row]))
     model.eval()  # no dropout
     optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=0.001)
     for _ in range(300):
@@ -176,24 +171,25 @@ def test_32_examples_are_learnt_to_the_last(folder: Path, name: str) -> None:
     assert (model(batch).lengths.argmax(-1) == batch.polarity).all()
 
 
-def test_a_saved_network_is_the_same(folder: Path) -> None:
-    for frozen in (True, False):
-        model, encoder = build(folder, freeze_embeddings=frozen)
-        assert isinstance(model, Capsar)
-        transformer = make_transformer(describe(encoder.model))
-        weights = dict(model.state_dict())
-        again = Capsar.from_weights(model.model_config, weights, transformer=transformer)
-        batch = collate(encode(encoder))
-        torch.testing.assert_close(again.eval()(batch).lengths, model.eval()(batch).lengths)
-        torch.testing.assert_close(again.vector_scale, torch.tensor(3.0))
-        del weights["sentiment.weight"]
-        with pytest.raises(ArtifactError, match="do not fit"):
-            Capsar.from_weights(model.model_config, weights, transformer=transformer)
-    with pytest.raises(ArtifactError, match="describes no transformer"):
+def test_saved_network_predicts_the_same(folder: Path) -> None:
+    model, encoder = build(folder)
+    assert isinstance(model, Capsar)
+    transformer = make_transformer(describe(encoder.model))
+    weights = dict(model.state_dict())
+    restored = Capsar.from_weights(model.model_config, weights, transformer=transformer)
+    batch = collate(encode(encoder))
+    torch.testing.assert_close(restored.eval()(batch).lengths, model.eval()(batch).lengths)
+    torch.testing.assert_close(restored.vector_scale, torch.tensor(3.0))
+    del weights["sentiment.weight"]
+    with pytest.raises(ArtifactError, match="do not fit"):
+        Capsar.from_weights(model.model_config, weights, transformer=transformer)
+    with pytest.raises(ArtifactError, match="Not the description of a transformer"):
         make_transformer({"model_type": "no such family"})
 
 
-def test_encoders_are_found_by_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_encoders_are_found_by_name_below_the_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CAPSAR_ENCODERS", str(folder.parent))
     assert find_encoder("tiny-bert") == str(folder)
     assert load_pretrained("tiny-bert", reads_aspect=False).name == "tiny-bert"
@@ -204,11 +200,11 @@ def test_encoders_are_found_by_name(folder: Path, monkeypatch: pytest.MonkeyPatc
         load_pretrained(str(folder.parent / "nowhere"), reads_aspect=False)
 
 
-def test_the_baseline_sees_the_aspect_and_its_loss_is_cross_entropy(folder: Path) -> None:
-    model, encoder = build(folder, aspect_entry="pair", head="first-token")
+def test_bert_pair_reads_the_aspect_and_its_loss_is_cross_entropy(folder: Path) -> None:
+    model, encoder = build(folder, aspect_encoding="pair", head="bert-pair")
     text = "the soup was great the staff terrible"
-    asked = [Example(text, find_spans(text, word), CLASSES[0]) for word in ("soup", "staff")]
-    batch: Batch = collate(encode_examples(asked, encoder.tokenizer))
+    pairs = [Example(text, find_mentions(text, word), CLASSES[0]) for word in ("soup", "staff")]
+    batch: Batch = collate(encode_examples(pairs, encoder.tokenizer))
     with torch.no_grad():
         output = model.eval()(batch)
     assert not torch.allclose(output.lengths[0], output.lengths[1], atol=1e-4)

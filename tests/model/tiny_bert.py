@@ -1,4 +1,4 @@
-"""A BERT too small to know anything, with a tokenizer of its own, as its folder on disk."""
+"""A tiny random BERT and its tokenizer, as a folder on disk."""
 
 from __future__ import annotations
 
@@ -10,25 +10,12 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 WINDOW = 24
-_WORDS = [
-    "the",
-    "was",
-    "on",
-    "day",
-    "but",
-    "i",
-    "found",
-    "rather",
-    "soup",
-    "screen",
-    "life",
-    "room",
-]
-_WORDS += ["price", "pool", "course", "great", "lovely", "superb", "perfect", "awful", "cold"]
-_WORDS += ["broken", "plain", "average", "usual", "typical", "very", "again"]
+_WORDS = ["the", "was", "on", "day", "but", "i", "found", "rather", "very", "again", "soup"]
+_WORDS += ["screen", "life", "room", "price", "pool", "course", "great", "lovely", "superb"]
+_WORDS += ["perfect", "awful", "cold", "broken", "plain", "average", "usual", "typical"]
 
 
-def pieces() -> list[str]:
+def subwords() -> list[str]:
     letters = [*string.ascii_lowercase, *string.digits, *string.punctuation]
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     split = ["bat", "##tery", "terri", "##ble", "st", "##aff"]
@@ -36,7 +23,7 @@ def pieces() -> list[str]:
 
 
 def tiny_tokenizer() -> Tokenizer:
-    ids = {piece: number for number, piece in enumerate(pieces())}
+    ids = {subword: number for number, subword in enumerate(subwords())}
     tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=100))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -49,10 +36,10 @@ def tiny_tokenizer() -> Tokenizer:
 
 
 def write_tiny_bert(folder: Path, *, window: int = WINDOW) -> Path:
-    """Write a random BERT of 2 layers of 32, which can read few pieces at once."""
+    """Write a random BERT of 2 layers of 32, with a short window."""
     torch.manual_seed(0)
     config = BertConfig(
-        vocab_size=len(pieces()),
+        vocab_size=len(subwords()),
         hidden_size=32,
         num_hidden_layers=2,
         num_attention_heads=4,

@@ -1,8 +1,7 @@
-"""The page in a real browser without a network: drawn, clicked, by keys, in the dark, hostile."""
+"""The page in a real browser without a network: charts, keyboard, themes, hostile content."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from hashlib import sha256
@@ -11,11 +10,10 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from made_scored import row, write_rows
 from playwright.sync_api import Browser, Page, expect
+from scored_rows import row, write_rows
 
 from capsar.reporting.options import ReportOptions
-from capsar.reporting.page import render_page
 from capsar.reporting.run import report
 
 pytestmark = pytest.mark.browser
@@ -24,8 +22,8 @@ HOSTILE = (
     "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked=2'> "
     "\u202eThe broth\u2066 {{policy}} &lt;b&gt; <!-- was cold 🍜 “quoted” ' \" \\ \u2028 end"
 )
-_PATIENCE = 120_000
-"""Milliseconds: a busy machine may be slow to start a browser's page."""
+_TIMEOUT = 120_000
+"""Milliseconds; a page may open slowly on a busy machine."""
 NAME = "<b>\u202esoup</b>"
 
 
@@ -44,10 +42,7 @@ def corpus(folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("page")
-    (folder / "confusion.json").write_text("[[80,10,10],[20,60,20],[5,5,90]]")
-    options = ReportOptions(
-        by="shop", over="day", confusion=folder / "confusion.json", title=f"Soup & {NAME}"
-    )
+    options = ReportOptions(by="shop", over="day", title=f"Soup & {NAME}")
     report(corpus(folder / "scored"), folder / "report.html", options)
     return folder / "report.html"
 
@@ -57,33 +52,33 @@ Opened = Callable[..., Page]
 
 @pytest.fixture
 def opened(browser: Browser, made: Path) -> Iterator[Opened]:
-    """Opens the page; it may ask for nothing, say nothing to the console, and run nothing else."""
-    told: list[str] = []
+    """Return a function that opens the page; requests, console output and errors fail the test."""
+    messages: list[str] = []
     contexts = []
 
     def open_page(path: Path = made, **settings: object) -> Page:
         context = browser.new_context(offline=True, reduced_motion="reduce", **settings)
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(_PATIENCE)
-        page.on("console", lambda message: told.append(message.text))
-        page.on("pageerror", lambda error: told.append(str(error)))
-        page.on("request", lambda asked: asked.url.startswith("file:") or told.append(asked.url))
+        page.set_default_timeout(_TIMEOUT)
+        page.on("console", lambda message: messages.append(message.text))
+        page.on("pageerror", lambda error: messages.append(str(error)))
+        page.on("request", lambda sent: sent.url.startswith("file:") or messages.append(sent.url))
         page.goto(path.as_uri())
-        expect(page.locator("#praised[data-drawn]")).to_be_visible(timeout=_PATIENCE)
+        expect(page.locator("#praised[data-drawn]")).to_be_visible(timeout=_TIMEOUT)
         return page
 
     yield open_page
     for context in contexts:
         context.close()
-    assert told == []
+    assert messages == []
 
 
 def test_charts_are_drawn(opened: Opened) -> None:
     page = opened()
-    for chart in ("praised", "blamed", "grid", "trend", "surety"):
+    for chart in ("praised", "criticized", "grid", "trend", "confidence"):
         expect(page.locator(f"#{chart}[data-drawn]")).to_be_attached()
-    assert page.locator("#blamed .mark-rect path").count() >= 3
+    assert page.locator("#criticized .mark-rect path").count() >= 3
     assert page.locator("#grid .mark-rect path").count() >= 9
     lines = page.locator("#trend .mark-line path").evaluate_all(
         "all => all.map(p => p.getBBox().width)"
@@ -91,13 +86,12 @@ def test_charts_are_drawn(opened: Opened) -> None:
     assert len(lines) == 2
     assert min(lines) > 200
     expect(page.locator("#aspect-table tbody tr")).to_have_count(5)
-    expect(page.locator("#confusion td").first).to_have_text("80 %")
-    expect(page.locator("#sure")).to_contain_text("<i>too long</i>")
+    expect(page.locator("#confidence-card")).to_contain_text("<i>too long</i>")
 
 
-def test_a_bar_opens_its_sentences(opened: Opened) -> None:
+def test_selecting_a_bar_opens_its_sentences(opened: Opened) -> None:
     page = opened()
-    page.locator("#blamed .mark-rect path").first.click(position={"x": 3, "y": 3})
+    page.locator("#criticized .mark-rect path").first.click(position={"x": 3, "y": 3})
     expect(page.locator("#drill")).to_be_visible()
     expect(page.locator("#drill-title")).to_have_text("staff")
     expect(page.locator("#sentences li").first).to_contain_text("The staff here.")
@@ -108,51 +102,22 @@ def test_a_bar_opens_its_sentences(opened: Opened) -> None:
     expect(page.locator("#drill")).to_be_hidden()
 
 
-def test_what_cannot_be_corrected_is_marked(opened: Opened, made: Path, tmp_path: Path) -> None:
-    options = ReportOptions(by="shop", over="day", confusion=made.parent / "confusion.json")
-    content = report(made.parent / "scored", None, options)
-    for aspect in content["aspects"]:
-        aspect["corrected"] = True
-    staff = next(aspect for aspect in content["aspects"] if aspect["name"] == "staff")
-    staff |= {"corrected": False, "negative": [1, 0.9, 1], "positive": [0, 0, 0.1]}
-    (tmp_path / "marked.html").write_text(render_page(content), encoding="utf-8")
-    page = opened(tmp_path / "marked.html")
-    expect(page.locator("#notices")).to_contain_text("1 aspect of the 5 below is shown as told")
-    line = page.locator("#aspect-table tbody tr", has_text="staff")
-    expect(line).to_contain_text("as told")
-    line.get_by_role("button").click()
-    expect(page.locator("#drill-shares")).to_contain_text("told 100 % negative, 0 % neutral")
-    expect(page.locator("#drill-shares")).to_contain_text("cannot explain it")
-
-
-def test_what_few_reviews_mention_is_faded(opened: Opened) -> None:
+def test_small_groups_are_faded(opened: Opened) -> None:
     page = opened()
     faded = page.locator("#grid .mark-rect path[opacity='0.35']")
     expect(faded).to_have_count(2)  # one broth in the north, three <b>soup</b> in the south
     tip = page.locator("#tooltip")
-    faded.first.hover(force=True)  # its figure lies upon it
-    expect(tip).to_contain_text("3 mentions in 3 reviews, which is few")
+    faded.first.hover(force=True)  # a label covers it
+    expect(tip).to_contain_text("3 mentions in 3 reviews, too few to compare")
     page.locator("#grid .mark-rect path[opacity='1']").first.hover(force=True)
     expect(tip).to_contain_text("80 mentions in 80 reviews")
-    expect(tip).not_to_contain_text("few")
-    unsure = page.get_by_role("button", name="Unsure")
-    expect(unsure).to_have_attribute("title", re.compile("the lower of"))
-    expect(page.locator("#method")).to_contain_text("need not lie around that of the whole")
+    expect(tip).not_to_contain_text("too few")
+    header = page.get_by_role("button", name="Low confidence")
+    expect(header).to_have_attribute("title", re.compile("whichever is lower"))
+    expect(page.locator("#method")).to_contain_text("Intervals cover sampling error only")
 
 
-def test_what_is_known_against_the_confusion_is_told(
-    opened: Opened, made: Path, tmp_path: Path
-) -> None:
-    path = tmp_path / "held-out.json"
-    figures = {"confusion": [[80, 10, 10], [20, 60, 20], [5, 5, 90]]}
-    path.write_text(json.dumps({"figures": figures, "warnings": ["<b>seen</b> before"]}))
-    report(made.parent / "scored", tmp_path / "r.html", ReportOptions(confusion=path))
-    page = opened(tmp_path / "r.html")
-    told = "Of the confusion in held-out.json: <b>seen</b> before."
-    expect(page.locator("#notices")).to_contain_text(told)
-
-
-def test_by_keys_alone(opened: Opened) -> None:
+def test_keyboard_only(opened: Opened) -> None:
     page = opened()
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")  # skip to the table
@@ -172,7 +137,7 @@ def test_by_keys_alone(opened: Opened) -> None:
     expect(soup).to_be_focused()
 
 
-def test_sorting_and_finding(opened: Opened) -> None:
+def test_sorting_and_searching(opened: Opened) -> None:
     page = opened()
     first = page.locator("#aspect-table tbody tr").first
     page.get_by_role("button", name="Negative", exact=True).click()
@@ -184,7 +149,7 @@ def test_sorting_and_finding(opened: Opened) -> None:
     expect(page.locator("#matches")).to_have_text("1 aspect found")
 
 
-def test_hostile_texts_are_texts(opened: Opened, made: Path) -> None:
+def test_hostile_content_stays_text(opened: Opened, made: Path) -> None:
     page = opened()
     assert page.evaluate("window.hacked") is None
     assert page.title() == "Soup & <b>soup</b>"
@@ -195,35 +160,35 @@ def test_hostile_texts_are_texts(opened: Opened, made: Path) -> None:
     assert shown.text_content() in HOSTILE
     assert page.locator("#sentences script, #sentences img, h1 b, bdi b").count() == 0
     assert page.evaluate("window.hacked") is None
-    # Names are shown without what turns the line around; nothing could end its block of data.
+    # Names lose characters that change the direction; nothing ended a block of data early.
     assert "\u202e" not in page.locator("#aspect-table").inner_text()
-    assert made.read_text(encoding="utf-8").count("<script") == 6
+    assert made.read_text(encoding="utf-8").count("<script") == 5
 
 
-def test_no_script_but_its_own_may_run(browser: Browser, made: Path, tmp_path: Path) -> None:
+def test_other_scripts_are_blocked(browser: Browser, made: Path, tmp_path: Path) -> None:
     changed = tmp_path / "changed.html"
     text = made.read_text(encoding="utf-8")
     changed.write_text(text.replace("<main>", "<main><script>window.hacked = 3</script>"))
-    told: list[str] = []
+    messages: list[str] = []
     page = browser.new_page(offline=True)
-    page.on("console", lambda message: told.append(message.text))
+    page.on("console", lambda message: messages.append(message.text))
     page.goto(changed.as_uri())
-    expect(page.locator("#praised[data-drawn]")).to_be_visible(timeout=_PATIENCE)
+    expect(page.locator("#praised[data-drawn]")).to_be_visible(timeout=_TIMEOUT)
     assert page.evaluate("typeof window.hacked") == "undefined"
-    assert "Content Security Policy" in told[0]
+    assert "Content Security Policy" in messages[0]
     page.close()
 
 
-def test_dark_and_light_have_their_own_colors(opened: Opened) -> None:
+def test_dark_and_light_themes(opened: Opened) -> None:
     page = opened(color_scheme="dark")
     mark = page.locator("#praised .mark-rect path").first
     expect(mark).not_to_have_attribute("fill", "rgb(23, 115, 74)")
     page.emulate_media(color_scheme="light")
-    expect(mark).to_have_attribute("fill", "rgb(23, 115, 74)", timeout=_PATIENCE)
+    expect(mark).to_have_attribute("fill", "rgb(23, 115, 74)", timeout=_TIMEOUT)
 
 
 @pytest.mark.parametrize("width", [390, 1160])
-def test_nothing_is_cut_off_at_any_width(opened: Opened, width: int) -> None:
+def test_page_fits_the_viewport(opened: Opened, width: int) -> None:
     page = opened(viewport={"width": width, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.locator("#aspect-table .open").first.click()
@@ -231,7 +196,7 @@ def test_nothing_is_cut_off_at_any_width(opened: Opened, width: int) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_can_be_used_by_everybody(opened: Opened, scheme: str) -> None:
+def test_accessibility(opened: Opened, scheme: str) -> None:
     page = opened(color_scheme=scheme)
     found = Axe().run(page)
     assert found.violations_count == 0, found.generate_report()
@@ -240,19 +205,18 @@ def test_it_can_be_used_by_everybody(opened: Opened, scheme: str) -> None:
     assert found.violations_count == 0, found.generate_report()
 
 
-def test_a_corpus_without_text_dates_or_groups(opened: Opened, tmp_path: Path) -> None:
+def test_corpus_without_text_dates_or_groups(opened: Opened, tmp_path: Path) -> None:
     rows = [{k: v for k, v in row("soup:+").items() if k != "text"} | {"id": 1}] * 3
     report(write_rows(tmp_path / "scored", rows), tmp_path / "r.html")
     page = opened(tmp_path / "r.html")
-    expect(page.locator("#notices")).to_contain_text("Not corrected.")
     expect(page.locator("#differences")).to_be_hidden()
     expect(page.locator("#changes")).to_be_hidden()
     page.locator("#aspect-table .open").first.click()
     expect(page.locator("#drill-hint")).to_contain_text("The reviews were not kept")
 
 
-def test_the_libraries_are_those_that_are_named() -> None:
-    """What is in the page is what npm publishes, and nobody changed it."""
+def test_vendored_libraries_are_unchanged() -> None:
+    """The vendored files have the checksums listed in the README."""
     folder = files("capsar.reporting") / "page" / "vendor"
     named = re.findall(
         r"^\| `([\w.-]+)` .*`([0-9a-f]{64})` \|$", (folder / "README.md").read_text(), re.M
@@ -262,12 +226,5 @@ def test_the_libraries_are_those_that_are_named() -> None:
         assert sha256((folder / name).read_bytes()).hexdigest() == checksum
 
 
-def test_the_charts_are_for_the_vega_lite_that_is_here() -> None:
-    import altair as alt
-
-    folder = files("capsar.reporting") / "page" / "vendor"
-    assert f"vega-lite@{alt.SCHEMA_VERSION.removeprefix('v')}" in (folder / "README.md").read_text()
-
-
-def test_the_page_is_small(made: Path) -> None:
+def test_page_is_small(made: Path) -> None:
     assert made.stat().st_size < 1_000_000

@@ -1,4 +1,4 @@
-"""The micro-batcher: who is answered together, who waits for whom, and what is never done."""
+"""The micro-batcher: composition of batches, fairness, errors and dropped requests."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from hypothesis import strategies as st
 
 from capsar.errors import DataError
 from capsar.serve.batcher import Batcher
+from capsar.serve.handlers import Analyze, Classify, Task
 from capsar.serve.metrics import Metrics
-from capsar.serve.settings import Batches
-from capsar.serve.work import Analyze, Classify, Task
+from capsar.serve.settings import BatchSize
 
 
 class Recorder:
-    """Answers each task with its own text, and remembers the batches."""
+    """Returns the text of each task, and records the batches."""
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
-        self.may_go = threading.Event()
-        self.may_go.set()
-        self.has_begun = threading.Event()
+        self.may_continue = threading.Event()
+        self.may_continue.set()
+        self.has_started = threading.Event()
 
     def __call__(self, tasks: Sequence[Task]) -> list[bytes]:
-        self.has_begun.set()
-        assert self.may_go.wait(10)
+        self.has_started.set()
+        assert self.may_continue.wait(10)
         self.batches.append([task.text for task in tasks])
         if any(task.text == "bad" for task in tasks):
             raise DataError("bad is bad")
         if any(task.text == "broken" for task in tasks):
-            raise ZeroDivisionError("our fault")
+            raise ZeroDivisionError("internal")
         return [task.text.encode() for task in tasks]
 
 
@@ -51,7 +51,7 @@ def with_batcher(
     async def run() -> None:
         batcher = Batcher(
             recorder,
-            batches=Batches(chars=chars, texts=texts),
+            batch_size=BatchSize(chars=chars, texts=texts),
             batch_wait=wait,
             queue_chars=queue,
             metrics=Metrics(),
@@ -59,23 +59,23 @@ def with_batcher(
         try:
             await play(batcher, recorder)
         finally:
-            recorder.may_go.set()
+            recorder.may_continue.set()
             await batcher.close()
 
     asyncio.run(run())
     return recorder
 
 
-def ask(batcher: Batcher, *texts: str) -> asyncio.Task[list[bytes]]:
-    return asyncio.create_task(batcher.answers_to([Analyze(text) for text in texts]))
+def send(batcher: Batcher, *texts: str) -> asyncio.Task[list[bytes]]:
+    return asyncio.create_task(batcher.run([Analyze(text) for text in texts]))
 
 
 async def block(batcher: Batcher, recorder: Recorder) -> asyncio.Task[list[bytes]]:
-    """Keep the thread at work, so that what comes next waits."""
-    recorder.has_begun.clear()
-    recorder.may_go.clear()
-    first = ask(batcher, "first")
-    await asyncio.to_thread(recorder.has_begun.wait, 10)
+    """Keep the thread busy, so that later requests wait in the queue."""
+    recorder.has_started.clear()
+    recorder.may_continue.clear()
+    first = send(batcher, "first")
+    await asyncio.to_thread(recorder.has_started.wait, 10)
     return first
 
 
@@ -85,12 +85,12 @@ async def block(batcher: Batcher, recorder: Recorder) -> asyncio.Task[list[bytes
     st.integers(1, 2000),
     st.integers(1, 20),
 )
-def test_everyone_gets_the_answers_to_what_they_asked(
+def test_every_request_gets_its_own_results(
     requests: list[list[str]], chars: int, texts: int
 ) -> None:
     async def play(batcher: Batcher, _: Recorder) -> None:
-        answers = await asyncio.gather(*(ask(batcher, *request) for request in requests))
-        assert answers == [[text.encode() for text in request] for request in requests]
+        results = await asyncio.gather(*(send(batcher, *request) for request in requests))
+        assert results == [[text.encode() for text in request] for request in requests]
         assert batcher.has_room(10_000)
 
     recorder = with_batcher(play, chars=chars, texts=texts)
@@ -99,46 +99,46 @@ def test_everyone_gets_the_answers_to_what_they_asked(
         assert len(batch) == 1 or sum(len(text) + 32 for text in batch) <= chars
 
 
-def test_who_asks_at_the_same_time_is_answered_together() -> None:
+def test_simultaneous_requests_share_a_batch() -> None:
     async def play(batcher: Batcher, recorder: Recorder) -> None:
         first = await block(batcher, recorder)
-        others = [ask(batcher, str(number)) for number in range(5)]
+        others = [send(batcher, str(number)) for number in range(5)]
         await asyncio.sleep(0.01)
-        recorder.may_go.set()
+        recorder.may_continue.set()
         await asyncio.gather(first, *others)
 
     assert with_batcher(play).batches == [["first"], ["0", "1", "2", "3", "4"]]
 
 
-def test_who_is_alone_does_not_wait_for_others() -> None:
+def test_single_client_does_not_wait() -> None:
     async def play(batcher: Batcher, _: Recorder) -> None:
         start = time.perf_counter()
         for _ in range(3):
-            await ask(batcher, "alone")
+            await send(batcher, "alone")
         assert time.perf_counter() - start < 5
 
     assert len(with_batcher(play, wait=60).batches) == 3
 
 
-def test_a_batch_waits_only_so_long_for_others() -> None:
+def test_batch_wait_is_limited() -> None:
     async def play(batcher: Batcher, recorder: Recorder) -> None:
         first = await block(batcher, recorder)
-        others = [ask(batcher, str(number)) for number in range(2)]
+        others = [send(batcher, str(number)) for number in range(2)]
         await asyncio.sleep(0.01)
-        recorder.may_go.set()
+        recorder.may_continue.set()
         await asyncio.wait_for(asyncio.gather(first, *others), 5)
-        await asyncio.wait_for(ask(batcher, "later"), 5)
+        await asyncio.wait_for(send(batcher, "later"), 5)
 
     assert len(with_batcher(play, wait=0.3).batches) == 3
 
 
-def test_only_the_faulty_request_fails() -> None:
+def test_only_the_faulty_request_of_a_batch_fails() -> None:
     async def play(batcher: Batcher, recorder: Recorder) -> None:
         first = await block(batcher, recorder)
-        good, bad = ask(batcher, "a", "b"), ask(batcher, "c", "bad")
-        broken, fine = ask(batcher, "broken"), ask(batcher, "d")
+        good, bad = send(batcher, "a", "b"), send(batcher, "c", "bad")
+        broken, fine = send(batcher, "broken"), send(batcher, "d")
         await asyncio.sleep(0.01)
-        recorder.may_go.set()
+        recorder.may_continue.set()
         assert await first
         assert await good == [b"a", b"b"]
         assert await fine == [b"d"]
@@ -146,35 +146,35 @@ def test_only_the_faulty_request_fails() -> None:
             await bad
         with pytest.raises(ZeroDivisionError):
             await broken
-        assert await ask(batcher, "after") == [b"after"]
+        assert await send(batcher, "after") == [b"after"]
         assert batcher.has_room(10_000)
 
     with_batcher(play)
 
 
-def test_work_whose_client_has_gone_is_not_done() -> None:
+def test_cancelled_requests_are_not_run() -> None:
     async def play(batcher: Batcher, recorder: Recorder) -> None:
         first = await block(batcher, recorder)
-        gone, stays = ask(batcher, "gone"), ask(batcher, "stays")
+        cancelled, kept = send(batcher, "cancelled"), send(batcher, "kept")
         await asyncio.sleep(0.01)
-        gone.cancel()
+        cancelled.cancel()
         await asyncio.sleep(0.01)
-        recorder.may_go.set()
-        assert await stays == [b"stays"]
+        recorder.may_continue.set()
+        assert await kept == [b"kept"]
         await first
 
     texts = [text for batch in with_batcher(play).batches for text in batch]
-    assert texts == ["first", "stays"]
+    assert texts == ["first", "kept"]
 
 
-def test_many_texts_do_not_keep_a_single_one_waiting() -> None:
+def test_large_request_does_not_block_a_small_one() -> None:
     async def play(batcher: Batcher, recorder: Recorder) -> None:
         first = await block(batcher, recorder)
-        many = ask(batcher, *(f"many {number}" for number in range(40)))
+        many = send(batcher, *(f"many {number}" for number in range(40)))
         await asyncio.sleep(0.01)
-        single = ask(batcher, "single")
+        single = send(batcher, "single")
         await asyncio.sleep(0.01)
-        recorder.may_go.set()
+        recorder.may_continue.set()
         await single
         assert len(await many) == 40
         await first
@@ -183,35 +183,35 @@ def test_many_texts_do_not_keep_a_single_one_waiting() -> None:
     assert "single" in batches[2]
 
 
-def test_room_is_counted_in_characters_of_work() -> None:
+def test_queue_is_limited_by_characters_of_work() -> None:
     async def play(batcher: Batcher, recorder: Recorder) -> None:
-        assert batcher.has_room(10**9)  # nothing waits
+        assert batcher.has_room(10**9)  # the queue is empty
         first = await block(batcher, recorder)
-        held = sum(Analyze(text).chars for text in ("first", "x" * 500))
-        second = ask(batcher, "x" * 500)
+        pending = sum(Analyze(text).chars for text in ("first", "x" * 500))
+        second = send(batcher, "x" * 500)
         await asyncio.sleep(0.01)
-        assert batcher.has_room(1000 - held)
-        assert not batcher.has_room(1001 - held)
+        assert batcher.has_room(1000 - pending)
+        assert not batcher.has_room(1001 - pending)
         assert batcher.retry_after_seconds() == 1
-        recorder.may_go.set()
+        recorder.may_continue.set()
         await asyncio.gather(first, second)
         assert batcher.has_room(10**9)
 
     with_batcher(play, queue=1000)
 
 
-def test_an_aspect_is_as_much_work_as_a_text() -> None:
+def test_cost_of_tasks() -> None:
     assert Classify("x" * 100, ("a", "b", "c")).chars == 332
     assert Classify("x" * 100, ()).chars == Analyze("x" * 100).chars == 132
 
 
-def test_a_thread_at_work_for_too_long_is_noticed() -> None:
+def test_stuck_batch_is_detected() -> None:
     async def play(batcher: Batcher, recorder: Recorder) -> None:
         first = await block(batcher, recorder)
         await asyncio.sleep(0.05)
         assert batcher.is_stuck(0.01)
         assert not batcher.is_stuck(60)
-        recorder.may_go.set()
+        recorder.may_continue.set()
         await first
         await asyncio.sleep(0.05)
         assert not batcher.is_stuck(0.01)

@@ -1,4 +1,4 @@
-"""Clients that mean harm or know no better: each gets a refusal, none a 500, a hang or a crash."""
+"""Malicious and broken clients get an error response; none causes a 500, a hang or a crash."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from capsar.serve.settings import Limits, Settings, Times
-from running import Running, read_all, running, wait_until
+from capsar.serve.settings import Limits, Settings, Timeouts
+from serve.service import Running, read_all, running, wait_until
 
 TEXT = b'{"text": "Great food, terrible service."}'
 LONG = json.dumps({"text": "cold soup " * 1900}).encode()
@@ -23,12 +23,12 @@ LONG = json.dumps({"text": "cold soup " * 1900}).encode()
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A service of little patience."""
+    """A service with short timeouts."""
     settings = Settings(
         port=0,
         model="fast",
         limits=Limits(queue_chars=20_000, connections=40),
-        times=Times(headers=1.0, body=1.5, idle=2.0, linger=1.0),
+        timeouts=Timeouts(headers=1.0, body=1.5, idle=2.0, linger=1.0),
     )
     with running(settings, tmp_path_factory.mktemp("hostile")) as found:
         yield found
@@ -37,10 +37,10 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 @pytest.fixture(autouse=True)
-def still_answers(service: Running) -> Iterator[None]:
+def service_still_works(service: Running) -> Iterator[None]:
     yield
-    assert service.ask("/v1/analyze", body=TEXT)[0] == 200
-    counted = service.ask("/metrics")[2].decode()
+    assert service.request("/v1/analyze", body=TEXT)[0] == 200
+    counted = service.request("/metrics")[2].decode()
     assert not re.search(r'status="50[^34]"', counted)
 
 
@@ -50,12 +50,12 @@ def post(body: bytes, *headers: bytes, length: int | None = None) -> bytes:
     return b"\r\n".join((*lines, b"Content-Length: %d" % size, b"", body))
 
 
-def status(answer: bytes) -> int:
-    found = re.match(rb"HTTP/1\.1 (\d{3})", answer)
+def status(response: bytes) -> int:
+    found = re.match(rb"HTTP/1\.1 (\d{3})", response)
     return int(found[1]) if found else 0
 
 
-def one_answer(connection: socket.socket) -> tuple[int, dict[str, str], bytes]:
+def read_response(connection: socket.socket) -> tuple[int, dict[str, str], bytes]:
     with http.client.HTTPResponse(connection) as response:
         response.begin()
         found = {name.lower(): value for name, value in response.getheaders()}
@@ -89,27 +89,27 @@ CLOSE = b"Connection: close"
     ],
     ids=lambda body: repr(body[:24]),
 )
-def test_json_that_is_none_or_not_what_was_asked_for(service: Running, body: bytes) -> None:
-    got, _, answer = service.ask("/v1/analyze", body=body)
+def test_invalid_json_is_rejected(service: Running, body: bytes) -> None:
+    got, _, content = service.request("/v1/analyze", body=body)
     assert got == 422
-    assert len(answer) < 2000
-    assert json.loads(answer)["error"] == "not_understood"
+    assert len(content) < 2000
+    assert json.loads(content)["error"] == "invalid_request"
 
 
-def test_hostile_texts_are_texts(service: Running) -> None:
+def test_hostile_texts_are_analyzed(service: Running) -> None:
     texts = ["<script>alert(1)</script>", "\u202eevil\u2066", "\x00\x07", "é" * 2000, "𝕏" * 999]
     for text in texts:
-        got, _, body = service.ask("/v1/analyze", {"text": text})
+        got, _, body = service.request("/v1/analyze", {"text": text})
         assert got == 200
         assert json.loads(body)["text"] == text
 
 
-def test_a_body_beyond_the_limit_is_refused_before_it_comes(service: Running) -> None:
+def test_too_large_body_is_rejected_before_it_is_sent(service: Running) -> None:
     start = time.monotonic()
     with service.connect() as connection:
-        connection.sendall(post(b"", length=100_000_000))  # and not a byte of it
-        assert one_answer(connection)[0] == 413
-        assert read_all(connection) == b""  # and the connection ends
+        connection.sendall(post(b"", length=100_000_000))  # no byte of it is sent
+        assert read_response(connection)[0] == 413
+        assert read_all(connection) == b""  # the connection is closed
     assert time.monotonic() - start < 15
 
 
@@ -117,7 +117,7 @@ def test_a_body_beyond_the_limit_is_refused_before_it_comes(service: Running) ->
     ("path", "chunked", "expected"),
     [(b"/v1/analyze", False, 413), (b"/v1/analyze", True, 413), (b"/healthz", False, 405)],
 )
-def test_a_body_of_100_mb_is_refused_and_not_kept(
+def test_body_of_100_mb_is_rejected_and_not_stored(
     service: Running, path: bytes, chunked: bool, expected: int
 ) -> None:
     before = service.memory_mb()
@@ -126,12 +126,12 @@ def test_a_body_of_100_mb_is_refused_and_not_kept(
     if chunked:
         head = head.replace(b"Content-Length: 100000000", b"Transfer-Encoding: chunked")
         block = b"%x\r\n%s\r\n" % (len(block), block)
-    answer = service.raw(head, *[block] * 100)
-    assert status(answer) == expected
+    response = service.raw(head, *[block] * 100)
+    assert status(response) == expected
     assert service.memory_mb() - before < 20
 
 
-def test_a_client_that_waits_to_be_told_to_go_on_is_told(service: Running) -> None:
+def test_expect_100_continue(service: Running) -> None:
     with service.connect() as connection:
         connection.sendall(post(b"", b"Expect: 100-continue", CLOSE, length=len(TEXT)))
         assert b"100 Continue" in connection.recv(1000)
@@ -140,33 +140,33 @@ def test_a_client_that_waits_to_be_told_to_go_on_is_told(service: Running) -> No
     assert status(service.raw(post(b"", b"Expect: 100-continue", length=10**8))) == 413
 
 
-def test_slow_headers_end_in_time(service: Running) -> None:
+def test_slow_headers_time_out(service: Running) -> None:
     start = time.monotonic()
-    answer = service.raw(b"POST /v1/analyze HTTP/1.1\r\n", *[b"X: y\r\n"] * 10, pause=0.3)
-    assert status(answer) == 408
+    response = service.raw(b"POST /v1/analyze HTTP/1.1\r\n", *[b"X: y\r\n"] * 10, pause=0.3)
+    assert status(response) == 408
     assert time.monotonic() - start < 15
 
 
-def test_a_client_that_says_nothing_is_sent_away(service: Running) -> None:
+def test_silent_client_is_disconnected(service: Running) -> None:
     start = time.monotonic()
     assert service.raw() == b""
     assert 0.9 < time.monotonic() - start < 15
 
 
-def test_a_slow_body_ends_in_time(service: Running) -> None:
+def test_slow_body_times_out(service: Running) -> None:
     start = time.monotonic()
-    answer = service.raw(post(b"", length=1000), *[b"x"] * 12, pause=0.3)
-    assert status(answer) == 408
+    response = service.raw(post(b"", length=1000), *[b"x"] * 12, pause=0.3)
+    assert status(response) == 408
     assert time.monotonic() - start < 15
 
 
-def test_slow_clients_do_not_keep_others_out(service: Running) -> None:
-    """A body that was announced and does not come takes no room from anybody."""
+def test_slow_clients_do_not_block_others(service: Running) -> None:
+    """A body that is announced but not sent takes no room in the queue."""
     with ThreadPoolExecutor(20) as pool:
-        held = [pool.submit(service.raw, post(b"", length=19_000)) for _ in range(20)]
+        slow = [pool.submit(service.raw, post(b"", length=19_000)) for _ in range(20)]
         time.sleep(0.2)
-        assert service.ask("/v1/analyze", body=TEXT)[0] == 200
-        assert {status(one.result()) for one in held} == {408}
+        assert service.request("/v1/analyze", body=TEXT)[0] == 200
+        assert {status(each.result()) for each in slow} == {408}
 
 
 @pytest.mark.parametrize(
@@ -177,13 +177,13 @@ def test_slow_clients_do_not_keep_others_out(service: Running) -> None:
         b"".join(b"X%d: y\r\n" % number for number in range(150)) + b"\r\n",
         b"X-Endless: " + b"y" * 400_000,
     ],
-    ids=["long", "many", "some too many", "endless"],
+    ids=["long", "many", "slightly too many", "endless"],
 )
-def test_huge_headers_are_refused(service: Running, head: bytes) -> None:
+def test_too_large_headers_are_rejected(service: Running, head: bytes) -> None:
     assert status(service.raw(b"GET /healthz HTTP/1.1\r\nHost: x\r\n" + head)) == 431
 
 
-def test_a_huge_address_is_refused(service: Running) -> None:
+def test_too_long_url_is_rejected(service: Running) -> None:
     assert status(service.raw(b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n")) == 431
 
 
@@ -203,50 +203,50 @@ def test_a_huge_address_is_refused(service: Running) -> None:
         b"GET / HTTP/1.1\nHost: x\n folded\n\n",
     ],
 )
-def test_what_is_not_http_is_refused(service: Running, sent: bytes) -> None:
+def test_invalid_http_is_rejected(service: Running, sent: bytes) -> None:
     assert 400 <= status(service.raw(sent)) < 500
 
 
 @pytest.mark.parametrize("head", [b"Upgrade: websocket", b"Upgrade: h2c", b"Upgrade: nonsense"])
-def test_an_upgrade_is_not_offered(service: Running, head: bytes) -> None:
+def test_upgrade_is_ignored(service: Running, head: bytes) -> None:
     sent = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\n" + head + b"\r\n\r\n"
     assert status(service.raw(sent)) == 200
     assert status(service.raw(b"CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n")) in (400, 404, 405)
 
 
-def test_requests_sent_without_waiting_are_answered_in_turn(service: Running) -> None:
+def test_pipelined_requests_are_handled_in_order(service: Running) -> None:
     texts = [f"Cold soup number {number}." for number in range(30)]
     bodies = [json.dumps({"text": text}).encode() for text in texts]
     sent = [post(body) for body in bodies[:-1]] + [post(bodies[-1], CLOSE)]
-    answers = service.raw(b"".join(sent))
-    assert re.findall(rb"HTTP/1\.1 (\d+)", answers) == [b"200"] * 30
-    assert re.findall(rb'"text": "(Cold soup number \d+\.)"', answers) == [
+    responses = service.raw(b"".join(sent))
+    assert re.findall(rb"HTTP/1\.1 (\d+)", responses) == [b"200"] * 30
+    assert re.findall(rb'"text": "(Cold soup number \d+\.)"', responses) == [
         text.encode() for text in texts
     ]
 
 
 @contextmanager
 def busy(service: Running) -> Iterator[None]:
-    """Keep the service at work on texts that fill its queue."""
+    """Fill the queue of the service with long texts."""
     is_over = threading.Event()
 
-    def ask() -> None:
+    def send() -> None:
         while not is_over.is_set():
-            service.ask("/v1/analyze", body=LONG)
+            service.request("/v1/analyze", body=LONG)
 
     with ThreadPoolExecutor(3) as pool:
-        asking = [pool.submit(ask) for _ in range(3)]
+        clients = [pool.submit(send) for _ in range(3)]
         try:
             yield
         finally:
             is_over.set()
-    for one in asking:
-        one.result()
+    for client in clients:
+        client.result()
 
 
-def test_who_goes_away_is_not_worked_for(service: Running) -> None:
+def test_requests_of_disconnected_clients_are_dropped(service: Running) -> None:
     def dropped() -> float:
-        counted = service.ask("/metrics")[2].decode()
+        counted = service.request("/metrics")[2].decode()
         found = re.search(r"^capsar_dropped_total (\S+)$", counted, re.MULTILINE)
         assert found
         return float(found[1])
@@ -259,42 +259,42 @@ def test_who_goes_away_is_not_worked_for(service: Running) -> None:
                 time.sleep(0.005)
             if dropped() > before:
                 return
-    pytest.fail("work was done for clients that had gone")
+    pytest.fail("no request of a disconnected client was dropped")
 
 
-def test_a_full_queue_is_told_before_the_body_is_sent(service: Running) -> None:
+def test_full_queue_is_reported_before_the_body_is_sent(service: Running) -> None:
     with busy(service):
         for _ in range(300):
             with service.connect() as connection:
                 connection.sendall(post(b"", length=5000))
                 connection.settimeout(0.05)
                 try:
-                    got, headers, answer = one_answer(connection)
+                    got, headers, content = read_response(connection)
                 except TimeoutError:
-                    continue  # there was room just then
+                    continue  # the queue had room
             assert got == 503
             assert int(headers["retry-after"]) >= 1
-            assert json.loads(answer)["error"] == "busy"
+            assert json.loads(content)["error"] == "busy"
             return
     pytest.fail("the queue was never full")
 
 
-def test_too_many_connections_are_refused(service: Running) -> None:
-    for _ in range(10):  # idle ones are soon sent away
+def test_too_many_connections_are_rejected(service: Running) -> None:
+    for _ in range(10):  # idle connections are soon closed
         idle = [service.connect() for _ in range(45)]
-        answer = service.raw(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        response = service.raw(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
         for connection in idle:
             connection.close()
-        if status(answer) == 503:
-            assert b"retry-after: 1" in answer
+        if status(response) == 503:
+            assert b"retry-after: 1" in response
             break
     else:
-        pytest.fail("nobody was refused")
-    wait_until(lambda: service.ask("/healthz")[0] == 200, 5)
+        pytest.fail("no connection was rejected")
+    wait_until(lambda: service.request("/healthz")[0] == 200, 5)
 
 
-def test_who_does_not_read_is_cut_off(service: Running) -> None:
-    def is_cut_off() -> bool:
+def test_client_that_does_not_read_is_disconnected(service: Running) -> None:
+    def is_disconnected() -> bool:
         try:
             connection.send(b"x")
         except (ConnectionResetError, BrokenPipeError):
@@ -303,9 +303,9 @@ def test_who_does_not_read_is_cut_off(service: Running) -> None:
         return False
 
     body = json.dumps({"text": "a b " * 2400}).encode()
-    asked = post(body).replace(b"/v1/analyze", b"/v1/explain")
+    request = post(body).replace(b"/v1/analyze", b"/v1/explain")
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.connect(("127.0.0.1", service.port))
-        connection.sendall(asked * 30)  # answers that no buffer of the system can hold
-        wait_until(is_cut_off, 60)
+        connection.sendall(request * 30)  # the responses exceed all buffers of the system
+        wait_until(is_disconnected, 60)

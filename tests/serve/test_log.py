@@ -1,4 +1,4 @@
-"""Logs: what is told of an error, and what is not."""
+"""Logs contain the traceback of an error, but not its message."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from capsar.serve.log import JsonLines, Words
+from capsar.serve.metrics import JsonFormatter, TextFormatter
 
 
-def record_of_an_error() -> logging.LogRecord:
+def error_record() -> logging.LogRecord:
     try:
         try:
             raise ValueError("the text was Zanzibar")
@@ -19,21 +19,21 @@ def record_of_an_error() -> logging.LogRecord:
             raise RuntimeError("still Zanzibar") from error
     except RuntimeError:
         record = logging.LogRecord("x", logging.ERROR, "f", 1, "a batch failed", (), sys.exc_info())
-    record.facts = {"texts": 3}
+    record.fields = {"texts": 3}
     return record
 
 
-@pytest.mark.parametrize("form", [JsonLines(), Words()])
-def test_an_error_is_told_by_its_place_and_not_by_its_message(form: logging.Formatter) -> None:
-    line = form.format(record_of_an_error())
+@pytest.mark.parametrize("formatter", [JsonFormatter(), TextFormatter()])
+def test_error_is_logged_without_its_message(formatter: logging.Formatter) -> None:
+    line = formatter.format(error_record())
     assert "Zanzibar" not in line
     assert "ValueError" in line
     assert "RuntimeError" in line
     assert "test_log.py" in line
 
 
-def test_a_line_is_one_json_object() -> None:
-    line = JsonLines().format(record_of_an_error())
+def test_line_is_one_json_object() -> None:
+    line = JsonFormatter().format(error_record())
     assert "\n" not in line
     content = json.loads(line)
     assert content["event"] == "a batch failed"

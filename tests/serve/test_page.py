@@ -1,4 +1,4 @@
-"""The page in a real browser: typing, picking, sharing, the keyboard alone, hostile texts."""
+"""The demo page in a browser: analysis, explanation, links, keyboard use and hostile texts."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from capsar.sentences import LONGEST_SENTENCE
-from capsar.serve.keys import Keys
-from capsar.serve.settings import Settings
-from running import Running, running
+from capsar.sentences import MAX_SENTENCE_WORDS
+from capsar.serve.settings import ApiKeys, Settings
+from serve.service import Running, running
 
 pytestmark = pytest.mark.browser
 
@@ -34,36 +33,36 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @pytest.fixture
 def page(browser: Browser, service: Running) -> Iterator[Page]:
-    """A page that may ask nobody but the service, and says nothing to the console."""
+    """A page that makes requests to the service only and logs nothing to the console."""
     context = browser.new_context()
     page = context.new_page()
-    told: list[str] = []
-    page.on("console", lambda message: _is_refusal(message.text) or told.append(message.text))
-    page.on("pageerror", lambda error: told.append(str(error)))
-    page.on("dialog", lambda dialog: (told.append(dialog.message), dialog.dismiss()))
+    problems: list[str] = []
+    page.on("console", lambda message: _is_expected(message.text) or problems.append(message.text))
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("dialog", lambda dialog: (problems.append(dialog.message), dialog.dismiss()))
     page.on(
         "request",
-        lambda request: request.url.startswith(service.url) or told.append(request.url),
+        lambda request: request.url.startswith(service.url) or problems.append(request.url),
     )
     page.goto(service.url)
     yield page
     context.close()
-    assert told == []
+    assert problems == []
 
 
-def _is_refusal(message: str) -> bool:
-    """Chromium itself tells of every answer that says no."""
+def _is_expected(message: str) -> bool:
+    """Return whether Chromium logged an error response of the service."""
     return message.startswith("Failed to load resource: the server responded with a status of 4")
 
 
 def analyze(page: Page, text: str, aspects: str = "") -> None:
-    page.get_by_label("A review").fill(text)
-    page.get_by_label("Ask about").fill(aspects)
+    page.get_by_label("Review", exact=True).fill(text)
+    page.get_by_label("Aspects (optional)").fill(aspects)
     page.get_by_role("button", name="Analyze").click()
-    expect(page.locator("#answer")).not_to_have_attribute("aria-busy", "true")
+    expect(page.locator("#result")).not_to_have_attribute("aria-busy", "true")
 
 
-def test_type_submit_and_pick(page: Page) -> None:
+def test_analyze_and_explain(page: Page) -> None:
     analyze(page, TEXT, "soup, staff")
     expect(page.locator("#model")).to_have_text("fast")
     expect(page.locator("#status")).to_have_text("2 aspects.")
@@ -71,41 +70,41 @@ def test_type_submit_and_pick(page: Page) -> None:
     soup, staff = (page.get_by_role("button", name=name) for name in ("soup:", "staff:"))
     soup.click()
     expect(soup).to_have_attribute("aria-pressed", "true")
-    expect(page.locator("#opened-title")).to_have_text("Inside the capsules of “soup”")
+    expect(page.locator("#explanation-title")).to_have_text("Explanation of “soup”")
     soup_value = page.locator(".capsule.positive .value").inner_text()
     staff.click()
-    expect(page.locator("#opened-title")).to_have_text("Inside the capsules of “staff”")
+    expect(page.locator("#explanation-title")).to_have_text("Explanation of “staff”")
     assert page.locator(".capsule.positive .value").inner_text() != soup_value
-    before = page.locator("#because-top").inner_text()
+    before = page.locator("#attributions-top").inner_text()
     page.locator(".capsule.neutral").click()
     expect(page.locator(".capsule.neutral input")).to_be_checked()
-    expect(page.locator("#about .word.neutral").first).to_be_visible()
-    assert page.locator("#because-top").inner_text() != before
-    page.get_by_role("button", name="of the whole text").click()
-    expect(page.locator("#opened-title")).to_have_text("Inside the capsules")
+    expect(page.locator("#aspect-scores .word.neutral").first).to_be_visible()
+    assert page.locator("#attributions-top").inner_text() != before
+    page.get_by_role("button", name="Explain the whole text").click()
+    expect(page.locator("#explanation-title")).to_have_text("Explanation of the whole text")
 
 
-def test_what_is_shown_is_what_was_answered(page: Page, service: Running) -> None:
-    """Marks stand where the answer says, also behind characters that JavaScript counts twice."""
+def test_marks_match_the_response(page: Page, service: Running) -> None:
+    """Offsets are correct after characters that have two UTF-16 units."""
     text = "🍜🍜 The soup was 𝕏 cold, the soup!"
-    answer = json.loads(service.ask("/v1/classify", {"text": text, "aspects": ["soup"]})[2])
+    response = json.loads(service.request("/v1/classify", {"text": text, "aspects": ["soup"]})[2])
     analyze(page, text, "soup")
     mark = page.locator(".mark")
     expect(mark).to_have_count(1)
-    polarity = answer["aspects"][0]["polarity"]
+    polarity = response["aspects"][0]["polarity"]
     expect(mark).to_have_class(f"mark {polarity}")
     before = page.evaluate("document.querySelector('.mark').previousSibling.data")
-    assert before == text[: answer["aspects"][0]["start"]]
-    share = answer["aspects"][0]["confidence"]
+    assert before == text[: response["aspects"][0]["start"]]
+    confidence = response["aspects"][0]["confidence"]
     expect(mark).to_have_attribute(
-        "aria-label", f"soup: {polarity}, confidence {100 * share:.0f} %"
+        "aria-label", f"soup: {polarity}, confidence {100 * confidence:.0f} %"
     )
-    page.get_by_text("JSON, and how to ask for it").click()
-    assert json.loads(page.locator("#json").inner_text()) == answer
+    page.get_by_text("Request and JSON response").click()
+    assert json.loads(page.locator("#json").inner_text()) == response
     assert "/v1/classify" in page.locator("#request").inner_text()
 
 
-def test_a_link_carries_the_text(page: Page, browser: Browser) -> None:
+def test_link_contains_the_text(page: Page, browser: Browser) -> None:
     text = "Cold soup & 100% #1 “staff” 🍜 + more = less"
     analyze(page, text, "soup")
     expect(page.locator(".mark")).to_have_count(1)
@@ -113,14 +112,14 @@ def test_a_link_carries_the_text(page: Page, browser: Browser) -> None:
     other = browser.new_page()
     other.goto(page.url)
     expect(other.locator(".mark")).to_have_count(1)
-    assert other.get_by_label("A review").input_value() == text
-    assert other.get_by_label("Ask about").input_value() == "soup"
+    assert other.get_by_label("Review", exact=True).input_value() == text
+    assert other.get_by_label("Aspects (optional)").input_value() == "soup"
     other.close()
-    page.get_by_role("button", name="Copy a link").click()
+    page.get_by_role("button", name="Copy link").click()
     expect(page.locator("#shared")).not_to_be_empty()
 
 
-def test_the_keyboard_is_enough(page: Page) -> None:
+def test_page_works_with_the_keyboard(page: Page) -> None:
     def focused() -> str:
         return str(page.evaluate("document.activeElement.id || document.activeElement.className"))
 
@@ -129,7 +128,7 @@ def test_the_keyboard_is_enough(page: Page) -> None:
             if wanted in focused():
                 return
             page.keyboard.press("Tab")
-        pytest.fail(f"{wanted} cannot be reached, {focused()} has the focus")
+        pytest.fail(f"cannot reach {wanted}; {focused()} has the focus")
 
     tab_to("text")
     page.keyboard.type(TEXT)
@@ -139,26 +138,26 @@ def test_the_keyboard_is_enough(page: Page) -> None:
     expect(page.locator(".mark")).to_have_count(2)
     page.locator("#text").focus()
     page.keyboard.press("Control+Enter")
-    expect(page.locator("#answer")).not_to_have_attribute("aria-busy", "true")
+    expect(page.locator("#result")).not_to_have_attribute("aria-busy", "true")
     tab_to("mark")
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     expect(page.locator(".mark").nth(1)).to_have_attribute("aria-pressed", "true")
-    expect(page.locator("#opened-title")).to_contain_text("staff")
+    expect(page.locator("#explanation-title")).to_contain_text("staff")
     page.locator("#whole").focus()
     page.keyboard.press("Tab")
     checked = page.locator(".capsule :checked")
-    was = checked.input_value()
+    before = checked.input_value()
     page.keyboard.press("ArrowDown")
-    assert checked.input_value() != was
+    assert checked.input_value() != before
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowDown")
-    assert checked.input_value() == was
+    assert checked.input_value() == before
     outline = "getComputedStyle(document.activeElement.closest('.capsule')).outlineStyle"
     assert page.evaluate(outline) == "solid"
 
 
-def test_hostile_text_is_inert(page: Page) -> None:
+def test_hostile_text_is_not_interpreted(page: Page) -> None:
     analyze(page, HOSTILE, "soup")
     expect(page.locator(".mark")).to_have_count(1)
     shown = page.evaluate(
@@ -166,7 +165,7 @@ def test_hostile_text_is_inert(page: Page) -> None:
         ".map(n => n.data ?? n.querySelector('bdi').textContent).join('')"
     )
     assert shown == HOSTILE
-    assert page.locator("#answer script, #answer img, #answer b > b").count() == 0
+    assert page.locator("#result script, #result img, #result b > b").count() == 0
     assert page.evaluate("window.hacked") is None
     analyze(page, TEXT, "<img src=x onerror=alert(1)>")
     expect(page.locator("#status")).to_contain_text("does not occur in the text")
@@ -181,32 +180,32 @@ _PASTE = """size => {
 }"""
 
 
-def test_a_text_of_a_megabyte_is_refused_on_the_page(page: Page, service: Running) -> None:
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+def test_too_long_text_is_rejected_by_the_page(page: Page, service: Running) -> None:
+    urls: list[str] = []
+    page.on("request", lambda request: urls.append(request.url))
     expect(page.locator("#size")).to_contain_text("20,000")
     assert page.evaluate(_PASTE, 1_200_000) is False
-    told = "A text may have 20,000 characters; this one has 1,200,000."
-    expect(page.locator("#status")).to_have_text(told)
+    message = "The limit is 20,000 characters; this text has 1,200,000."
+    expect(page.locator("#status")).to_have_text(message)
     assert page.evaluate(_PASTE, 12_000) is True
-    page.get_by_label("A review").fill("soup " * 4100)  # a little too long
+    page.get_by_label("Review", exact=True).fill("soup " * 4100)  # slightly too long
     page.get_by_role("button", name="Analyze").click()
-    expect(page.locator("#status")).to_have_text("A text may have 20,000 characters.")
+    expect(page.locator("#status")).to_have_text("The limit is 20,000 characters.")
     page.goto(f"{service.url}/#text={'soup+' * 200_000}")
-    expect(page.locator("#status")).to_contain_text("this one has 1,000,000")
-    assert not any("/analyze" in url for url in asked)
-    analyze(page, "soup " * 3900)  # nearly the longest: shown, and soon
-    # The surest aspect is opened, in its own window of that sentence; the last one is shorter.
-    words = page.locator("#about .word")
+    expect(page.locator("#status")).to_contain_text("this text has 1,000,000")
+    assert not any("/analyze" in url for url in urls)
+    analyze(page, "soup " * 3900)  # just below the limit
+    # The most confident aspect is explained in its window of that sentence; the last is shorter.
+    words = page.locator("#aspect-scores .word")
     expect(words).not_to_have_count(0)
-    assert words.count() in (LONGEST_SENTENCE, 3900 % LONGEST_SENTENCE)
-    expect(page.locator("#about .unread")).to_contain_text("soup soup")
+    assert words.count() in (MAX_SENTENCE_WORDS, 3900 % MAX_SENTENCE_WORDS)
+    expect(page.locator("#aspect-scores .unread")).to_contain_text("soup soup")
 
 
-def test_a_markup_in_the_link_is_inert(page: Page, service: Running) -> None:
+def test_markup_in_a_link_is_not_interpreted(page: Page, service: Running) -> None:
     page.goto(f"{service.url}/#text=%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E%20soup&aspects=soup")
     expect(page.locator(".mark")).to_have_count(1)
-    assert page.locator("#answer img").count() == 0
+    assert page.locator("#result img").count() == 0
     page.goto(f"{service.url}/#text=%ED%A0%80%FF")
     expect(page.locator("#status")).not_to_be_empty()
 
@@ -214,18 +213,18 @@ def test_a_markup_in_the_link_is_inert(page: Page, service: Running) -> None:
 @pytest.mark.parametrize(
     ("scheme", "width"), [("light", 1200), ("dark", 1200), ("light", 360), ("dark", 360)]
 )
-def test_everyone_can_use_it(service: Running, browser: Browser, scheme: str, width: int) -> None:
+def test_page_is_accessible(service: Running, browser: Browser, scheme: str, width: int) -> None:
     context = browser.new_context(
         color_scheme="dark" if scheme == "dark" else "light",
         viewport={"width": width, "height": 800},
-        bypass_csp=True,  # the checker itself is injected
+        bypass_csp=True,  # to inject the checker
     )
     page = context.new_page()
     page.goto(service.url)
     assert serious(page) == []
-    page.get_by_role("button", name="A dinner").click()
-    expect(page.locator("#about .word").first).to_be_visible()
-    page.get_by_text("JSON, and how to ask for it").click()
+    page.get_by_role("button", name="Restaurant").click()
+    expect(page.locator("#aspect-scores .word").first).to_be_visible()
+    page.get_by_text("Request and JSON response").click()
     for capsule in ("negative", "neutral", "positive"):
         page.locator(f".capsule.{capsule}").click()
         assert serious(page) == []
@@ -237,16 +236,16 @@ def test_everyone_can_use_it(service: Running, browser: Browser, scheme: str, wi
 def serious(page: Page) -> list[str]:
     found = Axe().run(page).response["violations"]
     return [
-        f"{one['id']}: {node['html']}"
-        for one in found
-        if one["impact"] in ("serious", "critical")
-        for node in one["nodes"]
+        f"{violation['id']}: {node['html']}"
+        for violation in found
+        if violation["impact"] in ("serious", "critical")
+        for node in violation["nodes"]
     ]
 
 
-def test_a_key_is_asked_for_where_one_is_needed(tmp_path: Path, browser: Browser) -> None:
-    keys = Keys(("shop",), (sha256(KEY.encode()).digest(),))
-    with running(Settings(port=0, model="fast", keys=keys), tmp_path) as guarded:
+def test_api_key_is_requested_if_needed(tmp_path: Path, browser: Browser) -> None:
+    keys = ApiKeys(("shop",), (sha256(KEY.encode()).digest(),))
+    with running(Settings(port=0, model="fast", api_keys=keys), tmp_path) as guarded:
         page = browser.new_page()
         page.goto(guarded.url)
         expect(page.get_by_label("API key")).to_be_focused()

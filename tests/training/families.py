@@ -1,14 +1,14 @@
-"""Small bundles of every family and storage option, trained for seconds on our own sentences."""
+"""Small bundles of every encoder and storage format, trained for seconds on synthetic reviews."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from made_reviews import write_reviews
+from synthetic_reviews import write_reviews
 from tiny_bert import write_tiny_bert
 
 from capsar.config import run_config
-from capsar.training.run import export_bundle, train
+from capsar.training.trainer import export_bundle, train
 
 _SIZES = {
     "units": 16,
@@ -20,15 +20,15 @@ _SIZES = {
 _NETWORKS: dict[str, dict[str, object]] = {
     "bigru": {},
     "bert": {"encoder": "tiny-bert"},
-    "bert-pair": {"encoder": "tiny-bert", "aspect_entry": "pair", "freeze_embeddings": False},
+    "bert-pair": {"encoder": "tiny-bert", "aspect_encoding": "pair"},
 }
 FAMILIES = [*_NETWORKS, *(f"{name}-int8" for name in _NETWORKS)]
 ON_OPENVINO = ["bert", "bert-pair-int8"]
-"""Families that are also run by OpenVINO; so is `base`, whose weights are of real size."""
+"""Families that are also run on OpenVINO; so is `base`, whose weights have a real size."""
 
 
 def make_bundle(family: str, folder: Path) -> Path:
-    """Return the bundle of a family, made on first use; `reviews.csv` stands in `folder`."""
+    """Return the bundle of a family, trained on first use on `reviews.csv` in `folder`."""
     name = family.removesuffix("-int8")
     bundle = folder / name / "bundle"
     if not bundle.is_dir():
@@ -49,10 +49,10 @@ def _train(name: str, folder: Path) -> None:
     epochs = {"max_epochs": 12, "patience": 12, "learning_rate": 0.01}
     if model:
         model["encoder"] = str(write_tiny_bert(folder / "tiny-bert"))
-        epochs |= {"max_epochs": 6, "encoder_learning_rate": 0.002, "warmup_share": 0.1}
+        epochs |= {"max_epochs": 6, "encoder_learning_rate": 0.002, "warmup_ratio": 0.1}
     content = {
         "data": {"train": str(data), "word_dim": 20},
         "model": _SIZES | model,
-        "train": epochs | {"no_aspect_share": 0.3},
+        "train": epochs | {"aspect_dropout": 0.3},
     }
     train(run_config(content), folder / name)

@@ -1,17 +1,16 @@
-"""Batches: words and aspects where they should be, nothing lost, nothing twice."""
+"""Test encoding and batching: positions of words and aspects, and every example exactly once."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capsar.data.example import AspectSpan, Example
-from capsar.labels import Polarity
-from capsar.text import WordTokenizer
+from capsar.schema import AspectSpan, Example, Polarity
+from capsar.tokenizer import WordTokenizer
 from capsar.training.batches import collate, encode_examples, epoch_batches
 
 
-def test_examples_are_encoded_by_hand() -> None:
+def test_encode_examples_matches_hand_computed_values() -> None:
     tokenizer = WordTokenizer.build(["the", "soup", "was", "cold"])
     text = "The soup was cold, soup."
     encoded = encode_examples(
@@ -37,7 +36,7 @@ def test_examples_are_encoded_by_hand() -> None:
 
 
 @given(st.lists(st.integers(0, 60), max_size=300), st.integers(1, 20), st.integers(0, 3))
-def test_every_example_is_in_one_batch_of_an_epoch(
+def test_every_example_is_in_exactly_one_batch(
     lengths: list[int], batch_size: int, epoch: int
 ) -> None:
     batches = epoch_batches(lengths, batch_size=batch_size, seed=1, epoch=epoch)
@@ -46,7 +45,7 @@ def test_every_example_is_in_one_batch_of_an_epoch(
     assert batches == epoch_batches(lengths, batch_size=batch_size, seed=1, epoch=epoch)
 
 
-def test_batches_hold_sentences_of_like_length_and_epochs_differ() -> None:
+def test_batches_have_similar_lengths_and_epochs_differ() -> None:
     lengths = [(i * 7919) % 60 for i in range(2000)]
     batches = epoch_batches(lengths, batch_size=20, seed=0, epoch=0)
     padding = sum(max(lengths[i] for i in b) * len(b) - sum(lengths[i] for i in b) for b in batches)

@@ -1,4 +1,4 @@
-"""Gradient times input, against finite differences; of every family."""
+"""Gradient times input against finite differences, for every encoder."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ import pytest
 import torch
 from families import make_bundle
 
-from capsar.data.example import AspectSpan, Example
-from capsar.labels import Polarity
-from capsar.text import segment
+from capsar.schema import AspectSpan, Example, Polarity
+from capsar.tokenizer import tokenize_words
 from capsar.training.batches import collate, encode_examples
-from capsar.training.gradients import GradientRanker
-from capsar.training.run import load_network
+from capsar.training.initialize import load_network
+from metrics.gradients import GradientRanker
 
 EXAMPLES = [
     Example("The soup was awful, truly!", (AspectSpan(4, 8),), Polarity.NEGATIVE),
@@ -28,11 +27,11 @@ def bundle(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequ
     return make_bundle(request.param, tmp_path_factory.mktemp("families"))
 
 
-def test_every_word_has_a_score_and_batches_change_none(bundle: Path) -> None:
+def test_every_word_has_a_score_that_does_not_depend_on_the_batch(bundle: Path) -> None:
     ranker = GradientRanker.load(bundle)
     classes = np.array([0, 2])
     together = ranker(EXAMPLES, classes)
-    assert [len(scores) for scores in together] == [len(segment(e.text)) for e in EXAMPLES]
+    assert [len(scores) for scores in together] == [len(tokenize_words(e.text)) for e in EXAMPLES]
     for i, example in enumerate(EXAMPLES):
         (alone,) = ranker([example], classes[i : i + 1])
         np.testing.assert_allclose(alone, together[i], atol=1e-5)
@@ -41,21 +40,21 @@ def test_every_word_has_a_score_and_batches_change_none(bundle: Path) -> None:
 
 
 def scale_word(
-    word: int, factor: float, _: object, given: tuple[torch.Tensor, ...]
+    word: int, factor: float, _: object, inputs: tuple[torch.Tensor, ...]
 ) -> tuple[torch.Tensor, ...]:
-    vectors = given[0].clone()
+    vectors = inputs[0].clone()
     vectors[:, word] *= factor
-    return (vectors, *given[1:])
+    return (vectors, *inputs[1:])
 
 
-def test_scores_are_what_a_smaller_vector_costs(small_bundle: Path) -> None:
-    """Shrink one word's vector a little: the length falls by as much of its score."""
+def test_scores_equal_finite_differences(small_bundle: Path) -> None:
+    """Scaling a word's vector by 1 - e shortens the capsule by e times the word's score."""
     model, tokenizer = load_network(small_bundle)
     model.double()
     ranker = GradientRanker(model, tokenizer)
     (scores,) = ranker(EXAMPLES[:1], np.array([0]))
     batch = collate(encode_examples(EXAMPLES[:1], tokenizer))
-    step = 1e-6  # small: rectified units bend where they begin
+    step = 1e-6  # small, because ReLU has a kink
     for word, score in enumerate(scores):
         lengths = []
         for factor in (1 - step, 1 + step):

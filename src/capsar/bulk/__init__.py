@@ -1,12 +1,19 @@
-"""Score a corpus of any size: fragments in, one Parquet file for each out, exactly once.
+"""Bulk scoring: read files of any number and size, write one Parquet file per shard.
 
 ```
-plan.py      input files -> fragments, each with the name of its output
-readers.py   a fragment -> rows
-scorer.py    rows -> answers; one bad row never costs another
-worker.py    a fragment -> its output file, visible in one step
-local.py     processes of this machine      } who calls the worker; neither can
-on_ray.py    actors of a Ray cluster        } lose or double a fragment
-run.py       all of it together
+job.py              options, and the identity of a job
+filesystem.py       local and remote files
+shards.py           ranges of rows in input files
+csv_scan.py         record boundaries in CSV files
+row_validation.py   rows, and the checks before inference
+readers.py          shard -> rows
+planning.py         input files -> shards
+output.py           shard output files, progress, summary
+manifest.py         the job manifest in the output folder
+processes.py        worker processes
+scorer.py           rows -> results
+worker.py           shard -> output file
+executors.py        local and Ray executors, retry policy
+run.py              the whole job
 ```
 """

@@ -1,8 +1,8 @@
-"""Where the records of a CSV file begin, so that it can be cut: exact, and linear in its size.
+"""Find record boundaries in CSV files, exactly and in linear time, so that files can be split.
 
-A newline ends a record unless it is inside quotes, and whether it is depends on every byte before
-it. Where quotes stand only around whole fields, their count tells it, and is taken for millions of
-bytes at once. Where they do not (`a 5" screen`), the parser that reads the rows walks the file.
+A newline ends a record unless it is inside quotes, which depends on every byte before it. If
+quotes only enclose whole fields, counting them is enough, and NumPy counts millions of bytes at
+once. Otherwise (`a 5" screen`) the CSV parser reads the whole file.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from capsar.bulk.objections import SURROGATE
-from capsar.data.rows import UTF_16, describe_decode_error
+from capsar.bulk.row_validation import SURROGATE
+from capsar.data.records import UTF_16, describe_decode_error
 from capsar.errors import DataError
 
 if TYPE_CHECKING:
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_BLOCK = 1 << 23
+_BLOCK_BYTES = 1 << 23
 _QUOTE, _NEWLINE, _RETURN = b'"\n\r'
 BOM = b"\xef\xbb\xbf"
 MAX_RECORD_BYTES = 1 << 26
-HEADER_BYTES = 1 << 20
-"""A header is looked for in so many bytes."""
+HEAD_BYTES = 1 << 20
+"""Number of bytes in which the header must be."""
 
 
-class Lines:
-    """The lines of a stream from a place on, as the parser takes them, and how far it has got."""
+class LineReader:
+    """Decoded lines of a stream from a byte offset on, with the position of the reader."""
 
     def __init__(
         self,
@@ -44,22 +44,22 @@ class Lines:
         self._end = end
         self._encoding = encoding
         self.position = position
-        self.ended = 0
+        self.num_lines = 0
         self.record_line = 1
-        """The line on which the last record began, from 1 at the first place."""
+        """Line on which the last record began, counted from 1 at the first position."""
 
     def __iter__(self) -> Iterator[str]:
-        for line in byte_lines(self._stream):
+        for line in iter_lines(self._stream):
             if self._end is not None and self.position >= self._end:
                 return
             self.position += len(line)
-            self.ended += line.endswith(b"\n")
-            # Bytes that cannot be decoded stay what they are, each as a lone surrogate.
+            self.num_lines += line.endswith(b"\n")
+            # Each byte that cannot be decoded becomes an unpaired surrogate.
             yield line.decode(self._encoding, "surrogateescape")
 
 
-def wrong_byte(text: str, encoding: str) -> str:
-    """Say which byte of a text could not be decoded, and what to do; nothing if all could."""
+def describe_wrong_byte(text: str, encoding: str) -> str:
+    """Return a message about the first byte that could not be decoded; empty if there is none."""
     if text.isascii() or not SURROGATE.search(text):
         return ""
     try:
@@ -69,32 +69,32 @@ def wrong_byte(text: str, encoding: str) -> str:
     return ""
 
 
-def byte_lines(stream: Any) -> Iterator[bytes]:  # noqa: ANN401
-    """Yield the lines of a stream with their ends; one too long for memory in parts."""
+def iter_lines(stream: Any) -> Iterator[bytes]:  # noqa: ANN401
+    """Yield the lines of a stream with their newlines; yield an overlong line in parts."""
     parts: list[bytes] = []
-    held = 0
+    size = 0
     while block := stream.read(1 << 20):
-        *whole, rest = block.split(b"\n")
-        for line in whole:
+        *lines, rest = block.split(b"\n")
+        for line in lines:
             yield b"".join((*parts, line, b"\n"))
-            parts, held = [], 0
+            parts, size = [], 0
         parts.append(rest)
-        held += len(rest)
-        if held > MAX_RECORD_BYTES:
+        size += len(rest)
+        if size > MAX_RECORD_BYTES:
             yield b"".join(parts)
-            parts, held = [], 0
-    if held:
+            parts, size = [], 0
+    if size:
         yield b"".join(parts)
 
 
-def parse(lines: Lines, delimiter: str) -> Iterator[tuple[int, list[str] | csv.Error]]:
-    """Yield each record with the place of its first byte; empty lines are none."""
-    before = csv.field_size_limit(MAX_RECORD_BYTES)
+def parse_records(lines: LineReader, delimiter: str) -> Iterator[tuple[int, list[str] | csv.Error]]:
+    """Yield the byte offset and the fields of each record; skip empty lines."""
+    previous_limit = csv.field_size_limit(MAX_RECORD_BYTES)
     try:
         reader = csv.reader(lines, delimiter=delimiter)
         while True:
             start = lines.position
-            lines.record_line = lines.ended + 1
+            lines.record_line = lines.num_lines + 1
             try:
                 record = next(reader)
             except StopIteration:
@@ -105,84 +105,94 @@ def parse(lines: Lines, delimiter: str) -> Iterator[tuple[int, list[str] | csv.E
             if record:
                 yield start, record
     finally:
-        csv.field_size_limit(before)
+        csv.field_size_limit(previous_limit)
 
 
 def read_header(
-    beginning: bytes, text_column: str, encoding: str = "utf-8"
+    head: bytes, text_column: str, encoding: str = "utf-8"
 ) -> tuple[list[str], str, int]:
-    """Return the columns of a CSV file, its delimiter, and where its first record begins.
+    """Return the columns of a CSV file, its delimiter, and the offset of its first record.
 
     Raises:
-        DataError: If no delimiter in use gives a column of that name, or the file says itself that
-            it has another encoding.
+        DataError: If no known delimiter yields the text column, or if a byte order mark
+            contradicts the encoding.
     """
-    if beginning.startswith((b"\xff\xfe", b"\xfe\xff")):
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise DataError(UTF_16)
-    start = len(BOM) if beginning.startswith(BOM) else 0
+    start = len(BOM) if head.startswith(BOM) else 0
     if start and encoding != "utf-8":
-        raise DataError(f"It begins with the mark of UTF-8; score it without --encoding {encoding}")
+        raise DataError(
+            f"The file starts with the UTF-8 byte order mark; remove --encoding {encoding}"
+        )
     widest: list[str] = []
     for delimiter in ",;\t|":
-        lines = Lines(BytesIO(beginning[start:]), start, encoding=encoding)
-        header = next((record for _, record in parse(lines, delimiter)), [])
+        lines = LineReader(BytesIO(head[start:]), start, encoding=encoding)
+        header = next((record for _, record in parse_records(lines, delimiter)), [])
         if isinstance(header, list) and text_column in header:
             return header, delimiter, lines.position
         if isinstance(header, list) and len(header) > len(widest):
             widest = header
-    raise DataError(no_column(text_column, widest, encoding))
+    raise missing_column(text_column, widest, "--text-column", encoding)
 
 
-def no_column(name: str, columns: Sequence[str], encoding: str) -> str:
-    """Say that a column is not there, which are, and if their names could not be read."""
-    told = f"There is no column {name!r}; there are {list(columns)[:50]!r}"
-    wrong = wrong_byte(" ".join(columns), encoding)
-    return f"{told}. In these names {wrong}" if wrong else told
+def missing_column(name: str, columns: Sequence[str], option: str, encoding: str) -> DataError:
+    """Return the error of a missing column: the columns of the file and the option to set."""
+    message = f"There is no column {name!r}; the columns are {list(columns)[:50]!r}"
+    wrong = describe_wrong_byte(" ".join(columns), encoding)
+    hint = f"In the header, {wrong}" if wrong else f"Choose with {option}."
+    return DataError(f"{message}. {hint}")
 
 
 def record_starts(stream: Any, start: int, every: int, delimiter: str) -> list[int]:  # noqa: ANN401
-    """Return places where records begin: `start`, and then the first one each `every` bytes."""
+    """Return offsets of records: `start`, then the first one at least `every` bytes further on."""
     stream.seek(start)
     starts = _starts_by_quotes(stream, start, every, ord(delimiter))
     if starts is None:
         stream.seek(start)
         starts = [start]
-        for place, _ in parse(Lines(stream, start), delimiter):
-            if place >= starts[-1] + every:
-                starts.append(place)
+        for offset, _ in parse_records(LineReader(stream, start), delimiter):
+            if offset >= starts[-1] + every:
+                starts.append(offset)
     return starts
 
 
 def _starts_by_quotes(stream: Any, start: int, every: int, delimiter: int) -> list[int] | None:  # noqa: ANN401
-    """Do as `record_starts` by counting quotes; nothing if they are not only around fields."""
+    """Return `record_starts` by counting quotes; `None` if quotes are not only around fields."""
     starts = [start]
-    base, quotes_before, held = start, 0, b"\n"  # the byte before each block is its first
+    base, num_quotes, overlap = start, 0, b"\n"  # each block is preceded by the byte before it
     while True:
-        block = stream.read(_BLOCK)
-        data = np.frombuffer(held + block + (b"" if block else b"\n"), dtype=np.uint8)
-        # The last byte waits for the one after it. A file's end counts as a newline.
+        block = stream.read(_BLOCK_BYTES)
+        data = np.frombuffer(overlap + block + (b"" if block else b"\n"), dtype=np.uint8)
+        # The last byte is processed with the next block. The end of a file counts as a newline.
         inner = data[1:-1]
         quotes = np.flatnonzero(inner == _QUOTE)
-        if not _quotes_are_around_fields(data, quotes, quotes_before, delimiter):
+        if not _quotes_enclose_fields(data, quotes, num_quotes, delimiter):
             return None
         newlines = np.flatnonzero(inner == _NEWLINE)
-        inside = (np.searchsorted(quotes, newlines) + quotes_before) % 2
-        _choose(starts, newlines[inside == 0] + (base + 1), every)
-        quotes_before += len(quotes)
+        inside = (np.searchsorted(quotes, newlines) + num_quotes) % 2
+        _append_starts(starts, newlines[inside == 0] + (base + 1), every)
+        num_quotes += len(quotes)
         base += len(inner)
         if not block:
             return starts if starts[-1] < base or starts == [start] else starts[:-1]
-        held = bytes(data[-2:])
+        overlap = bytes(data[-2:])
 
 
-def _quotes_are_around_fields(
-    data: NDArray[np.uint8], quotes: NDArray[np.intp], before: int, delimiter: int
+def _quotes_enclose_fields(
+    data: NDArray[np.uint8], quotes: NDArray[np.intp], num_before: int, delimiter: int
 ) -> bool:
-    """Tell whether quotes open where fields begin and close where they end, and CR is before LF."""
-    opening = (np.arange(len(quotes)) + before) % 2 == 0
+    """Return whether quotes open at the start and close at the end of fields, and CR precedes LF.
+
+    Args:
+        data: A block with one byte of context on each side.
+        quotes: Positions of the quotes in the block without its context.
+        num_before: Number of quotes before the block.
+        delimiter: Code of the delimiter.
+    """
+    opening = (np.arange(len(quotes)) + num_before) % 2 == 0
     previous, following = data[quotes[opening]], data[quotes[~opening] + 2]
     returns = np.flatnonzero(data[1:-1] == _RETURN)
-    returns = returns[(np.searchsorted(quotes, returns) + before) % 2 == 0]
+    returns = returns[(np.searchsorted(quotes, returns) + num_before) % 2 == 0]
     return bool(
         np.isin(previous, (delimiter, _NEWLINE, _QUOTE)).all()
         and np.isin(following, (delimiter, _NEWLINE, _RETURN, _QUOTE)).all()
@@ -190,9 +200,9 @@ def _quotes_are_around_fields(
     )
 
 
-def _choose(starts: list[int], places: NDArray[np.intp], every: int) -> None:
-    """Append the first place, and so on, that is far enough from the last one chosen."""
-    index = int(np.searchsorted(places, starts[-1] + every))
-    while index < len(places):
-        starts.append(int(places[index]))
-        index = int(np.searchsorted(places, starts[-1] + every))
+def _append_starts(starts: list[int], offsets: NDArray[np.intp], every: int) -> None:
+    """Append each offset that is at least `every` bytes after the last one in `starts`."""
+    index = int(np.searchsorted(offsets, starts[-1] + every))
+    while index < len(offsets):
+        starts.append(int(offsets[index]))
+        index = int(np.searchsorted(offsets, starts[-1] + every))

@@ -1,29 +1,31 @@
-"""Rows -> answers. A row that cannot be answered says why, and costs no other row its answer."""
+"""Score rows. A row that cannot be scored gets an error and does not affect other rows."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from capsar.analyze import load
 from capsar.bulk.job import ScoreOptions
-from capsar.bulk.objections import Answer, answer_askable, aspect_list
-from capsar.bulk.readers import table_slice
-from capsar.labels import CLASSES
+from capsar.bulk.processes import WorkerProcess, serve_requests
+from capsar.bulk.readers import table_batch
+from capsar.bulk.row_validation import InputRow, RowResult, aspect_list, score_valid_rows
+from capsar.inference.analyzer import load
+from capsar.schema import CLASSES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from capsar.analyze import Analyzer
-    from capsar.bulk.readers import Row
+    from capsar.inference.analyzer import Analyzer
     from capsar.schema import AspectSentiment
 
 ASPECTS = pa.list_(
     pa.struct(
         [
-            ("surface", pa.string()),
+            ("text", pa.string()),
             ("start", pa.int32()),
             ("end", pa.int32()),
             ("polarity", pa.string()),
@@ -33,19 +35,20 @@ ASPECTS = pa.list_(
         ]
     )
 )
-"""Offsets count characters (code points) of the text, as everywhere in this package."""
+"""Arrow type of the column `aspects`. Offsets count characters (code points) of the text."""
+_SUBPROCESS_ROWS = 256
 
 
-def aspect_record(found: AspectSentiment) -> dict[str, Any]:
-    """Return an answer as the column `aspects` holds it."""
+def aspect_record(aspect: AspectSentiment) -> dict[str, Any]:
+    """Return an aspect as a value of the column `aspects`."""
     return {
-        "surface": found.text,
-        "start": found.start,
-        "end": found.end,
-        "polarity": str(found.polarity),
-        "scores": {str(polarity): score for polarity, score in found.scores.items()},
-        "confidence": found.confidence,
-        "aspect_confidence": found.aspect_confidence,
+        "text": aspect.text,
+        "start": aspect.start,
+        "end": aspect.end,
+        "polarity": str(aspect.polarity),
+        "scores": {str(polarity): score for polarity, score in aspect.scores.items()},
+        "confidence": aspect.confidence,
+        "aspect_confidence": aspect.aspect_confidence,
     }
 
 
@@ -53,10 +56,10 @@ def score_batch(
     table: Any,  # noqa: ANN401  (Arrow has no types)
     options: ScoreOptions | None = None,
 ) -> Any:  # noqa: ANN401
-    """Score an Arrow table (or record batch): the kept columns, `aspects` and `error`.
+    """Return the kept columns of an Arrow table or record batch, with `aspects` and `error`.
 
-    The one function that any engine can call: it needs nothing but its arguments, and loads the
-    model once a process.
+    Any distributed engine can call this function: it depends only on its arguments, and loads the
+    model once per process.
 
     >>> import pyarrow as pa
     >>> table = pa.table({"id": [7], "text": ["The soup was cold."]})
@@ -64,14 +67,14 @@ def score_batch(
     ['id', 'aspects', 'error']
 
     Raises:
-        DataError: If the table does not have the columns, or the text column holds no texts.
+        DataError: If a column is missing, or the text column does not hold text.
     """
     options = options or ScoreOptions()
     is_batch = isinstance(table, pa.RecordBatch)
     if is_batch:
         table = pa.Table.from_batches([table])
-    part = table_slice(table, options)
-    scored = with_answers(part.kept, shared_scorer(options).answer(part.rows))
+    batch = table_batch(table, options)
+    scored = append_results(batch.kept, _cached_scorer(options).score(batch.rows))
     if not is_batch:
         return scored
     return pa.RecordBatch.from_arrays(
@@ -79,49 +82,110 @@ def score_batch(
     )
 
 
-def with_answers(kept: Any, answers: list[Answer]) -> Any:  # noqa: ANN401
-    """Return the kept columns with `aspects` and `error` beside them."""
-    aspects = pa.array([found for found, _ in answers], ASPECTS)
-    errors = pa.array([error for _, error in answers], pa.string())
+def append_results(kept: Any, results: list[RowResult]) -> Any:  # noqa: ANN401
+    """Return the kept columns followed by `aspects` and `error`."""
+    aspects = pa.array([found for found, _ in results], ASPECTS)
+    errors = pa.array([error for _, error in results], pa.string())
     if not kept.num_columns:
         return pa.table({"aspects": aspects, "error": errors})
     return kept.append_column("aspects", aspects).append_column("error", errors)
 
 
 @lru_cache(maxsize=2)
-def shared_scorer(options: ScoreOptions) -> Scorer:
-    """Return this process's scorer for some options; the model is loaded once."""
+def _cached_scorer(options: ScoreOptions) -> Scorer:
     return Scorer(options)
 
 
 class Scorer:
-    """A loaded model that answers rows."""
+    """Scores rows with a model in this process."""
 
     def __init__(self, options: ScoreOptions, analyzer: Analyzer | None = None) -> None:
         self._options = options
-        # One thread: there are as many workers as processors, and they should not fight.
+        # One thread, because there is one worker per core.
         self._analyzer = analyzer or load(options.model, threads=1, backend=options.backend)
 
-    def answer(self, rows: Sequence[Row]) -> list[Answer]:
-        """Answer every row, in order."""
-        return answer_askable(rows, self._options, self.ask)
+    def score(self, rows: Sequence[InputRow]) -> list[RowResult]:
+        """Return the result of every row, in order."""
+        return score_valid_rows(rows, self._options, self.score_valid)
 
-    def ask(self, rows: Sequence[Row]) -> list[Answer]:
-        """Answer rows that nothing is wrong with; where the model fails, halve down to the row."""
-        answers: list[Answer] = []
+    def score_valid(self, rows: Sequence[InputRow]) -> list[RowResult]:
+        """Score valid rows. If the model fails, bisect to the row that causes it."""
+        results: list[RowResult] = []
         try:
-            for _, found in zip(rows, self._stream(rows), strict=True):
-                answers.append(([aspect_record(one) for one in found], None))
-        except Exception as error:  # noqa: BLE001  (whatever it is, it becomes the row's error)
-            rest = rows[len(answers) :]
+            for _, aspects in zip(rows, self._predict(rows), strict=True):
+                results.append(([aspect_record(aspect) for aspect in aspects], None))
+        except Exception as error:  # noqa: BLE001  (any exception becomes the error of its row)
+            rest = rows[len(results) :]
             if len(rest) == 1:
-                return [*answers, (None, f"the model failed: {type(error).__name__}: {error}")]
+                return [*results, (None, f"the model failed: {type(error).__name__}: {error}")]
             half = len(rest) // 2
-            return [*answers, *self.ask(rest[:half]), *self.ask(rest[half:])]
-        return answers
+            return [*results, *self.score_valid(rest[:half]), *self.score_valid(rest[half:])]
+        return results
 
-    def _stream(self, rows: Iterable[Row]) -> Iterator[list[AspectSentiment]]:
+    def _predict(self, rows: Iterable[InputRow]) -> Iterator[list[AspectSentiment]]:
         if self._options.aspect_column is None:
             return self._analyzer.analyze_stream(str(row.text) for row in rows)
         pairs = ((str(row.text), aspect_list(row.aspects)) for row in rows)
         return self._analyzer.classify_stream(pairs)
+
+
+class SubprocessScorer:
+    """Scores rows in a subprocess, so that a crash costs only the row that causes it.
+
+    `Scorer` handles exceptions. This class also handles rows that end the process (a fault in
+    native code, lack of memory). It needs another process with another copy of the model, so it
+    is used only for shards that have crashed a worker.
+    """
+
+    def __init__(self, options: ScoreOptions) -> None:
+        self._options = options
+        self._process = self._start()
+
+    def __enter__(self) -> SubprocessScorer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.close()
+
+    def score(self, rows: Sequence[InputRow]) -> list[RowResult]:
+        """Return the result of every row, in order."""
+        return score_valid_rows(rows, self._options, self._score_valid)
+
+    def _score_valid(self, rows: Sequence[InputRow]) -> list[RowResult]:
+        parts = (rows[i : i + _SUBPROCESS_ROWS] for i in range(0, len(rows), _SUBPROCESS_ROWS))
+        return [result for part in parts for result in self._score_part(part)]
+
+    def _score_part(self, rows: Sequence[InputRow]) -> list[RowResult]:
+        response = self._process.request(json.dumps([[row.text, row.aspects] for row in rows]))
+        if response is not None:
+            return [(aspects, error) for aspects, error in json.loads(response)]
+        exit_code = self._process.close()
+        self._process = self._start()
+        if len(rows) == 1:
+            return [(None, f"the process crashed: exit code {exit_code}")]
+        half = len(rows) // 2
+        return [*self._score_part(rows[:half]), *self._score_part(rows[half:])]
+
+    def _start(self) -> WorkerProcess:
+        return WorkerProcess("capsar.bulk.scorer", json.dumps(asdict(self._options)))
+
+
+def main() -> None:
+    """Run the process of a `SubprocessScorer`: each line is a JSON list of rows."""
+
+    def setup(options: str) -> Callable[[str], str]:
+        """Return the handler for a job's options."""
+        scorer = Scorer(ScoreOptions(**json.loads(options)))
+
+        def handle(line: str) -> str:
+            """Score one line of rows."""
+            rows = [InputRow(text, aspects) for text, aspects in json.loads(line)]
+            return json.dumps(scorer.score_valid(rows))
+
+        return handle
+
+    serve_requests(setup)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,159 +1,153 @@
-"""A fragment -> its output file. What every engine calls, and all that touches the output."""
+"""Score one shard and write its output file. Every engine uses this code."""
 
 from __future__ import annotations
 
 import errno
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from capsar.bulk import store
-from capsar.bulk.fragments import Fragment, make_fragment
-from capsar.bulk.isolated import IsolatedScorer
+from capsar.bulk import filesystem
 from capsar.bulk.job import Job, model_fingerprint
-from capsar.bulk.output import FragmentOutput, Report, scratch_file
-from capsar.bulk.process import serve_lines
-from capsar.bulk.readers import read_slices
-from capsar.bulk.scorer import Scorer, with_answers
+from capsar.bulk.output import ShardResult, ShardWriter, scratch_file
+from capsar.bulk.processes import serve_requests
+from capsar.bulk.readers import read_batches
+from capsar.bulk.scorer import Scorer, SubprocessScorer, append_results
+from capsar.bulk.shards import Shard, make_shard
 from capsar.errors import ArtifactError, DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from capsar.bulk.readers import Slice
+    from capsar.bulk.readers import RowBatch
 
-_READS = 3
-"""How often a file of a store is read before it is called damaged."""
+_MAX_READS = 3
+"""How often to read a remote file before it counts as damaged."""
 
 
 class _UnreadableError(DataError):
-    """An input file that cannot be read, whoever is at fault."""
+    """An input file that cannot be read, for any reason."""
 
 
 class Worker:
-    """Holds a job's model, and scores one fragment after the other."""
+    """Holds the model of a job and scores its shards."""
 
     def __init__(self, job: Job) -> None:
         """Load the model.
 
         Raises:
-            ArtifactError: If it is not the model that the job was begun with.
+            ArtifactError: If it is not the model with which the job was started.
         """
         if model_fingerprint(job.options.model) != job.model_sha256:
             raise ArtifactError(
-                f"The model {job.options.model!r} is another one here than where the job was "
-                "begun. Every machine needs the same."
+                f"The model {job.options.model!r} on this machine differs from the one with which "
+                "the job was started. Install the same model on every machine."
             )
         pa.set_cpu_count(1)
         self._job = job
         self._scorer = Scorer(job.options)
 
-    def score(self, fragment: Fragment, *, careful: bool = False) -> Report:
-        """Score a fragment and make its output visible, or report why that cannot be.
+    def score(self, shard: Shard, *, isolate: bool = False) -> ShardResult:
+        """Score a shard and publish its output, or return the reason for the failure.
 
         Args:
-            fragment: What to score.
-            careful: Whether its rows are scored in a process of their own, because the process
-                of a worker has died of it.
+            shard: The shard to score.
+            isolate: Whether to score its rows in a subprocess, because it has crashed workers.
         """
-        waits, reads = store.waiting_times(), 0
+        delays, num_reads = filesystem.retry_delays(), 0
         while True:
             try:
-                return self._attempt(fragment, careful=careful)
+                return self._score_once(shard, isolate=isolate)
             except _UnreadableError as error:
-                # A store that is away looks like a damaged file, until it is asked again.
-                reads += _answers_of_store(fragment.address)
-                if not isinstance(error.__cause__, OSError) or reads >= _READS:
-                    return _without_output(fragment, unreadable=str(error))
+                # Remote storage that is unavailable looks like a damaged file at first.
+                num_reads += _count_read(shard.uri)
+                if not isinstance(error.__cause__, OSError) or num_reads >= _MAX_READS:
+                    return ShardResult.failed(shard, unreadable=str(error))
                 reason = str(error)
-                wait = next(waits, None)
+                delay = next(delays, None)
             except OSError as error:
-                reason = f"Cannot write {fragment.name} to {self._job.output!r}: {error}"
-                is_final = store.is_local(self._job.output) or error.errno == errno.ENOSPC
-                wait = None if is_final else next(waits, None)
-            if wait is None:
-                return _without_output(fragment, stopped=reason)
-            time.sleep(wait)
+                reason = f"Cannot write {shard.name} to {self._job.output!r}: {error}"
+                is_final = filesystem.is_local(self._job.output) or error.errno == errno.ENOSPC
+                delay = None if is_final else next(delays, None)
+            if delay is None:
+                return ShardResult.failed(shard, stopped=reason)
+            time.sleep(delay)
 
-    def _attempt(self, fragment: Fragment, *, careful: bool) -> Report:
-        with scratch_file(self._job.output, fragment.name) as path:
-            if careful:
-                with IsolatedScorer(self._job.options) as scorer:
-                    report = self._write(path, fragment, scorer)
+    def _score_once(self, shard: Shard, *, isolate: bool) -> ShardResult:
+        with scratch_file(self._job.output, shard.name) as path:
+            if isolate:
+                with SubprocessScorer(self._job.options) as scorer:
+                    result = self._write(path, shard, scorer)
             else:
-                report = self._write(path, fragment, self._scorer)
-            store.publish(path, store.join(self._job.output, fragment.name))
-        return report
+                result = self._write(path, shard, self._scorer)
+            filesystem.publish(path, filesystem.join(self._job.output, shard.name))
+        return result
 
-    def _write(self, path: Path, fragment: Fragment, scorer: Scorer | IsolatedScorer) -> Report:
-        output = FragmentOutput(path, fragment)
+    def _write(self, path: Path, shard: Shard, scorer: Scorer | SubprocessScorer) -> ShardResult:
+        writer = ShardWriter(path, shard)
         try:
-            for part in self._slices(fragment):
-                answers = scorer.answer(part.rows)
-                places = [row.place for row in part.rows]
-                output.write(with_answers(part.kept, answers), places, answers)
-            return output.finish()
+            for batch in self._read(shard):
+                results = scorer.score(batch.rows)
+                locations = [row.location for row in batch.rows]
+                writer.write(append_results(batch.kept, results), locations, results)
+            return writer.finish()
         finally:
-            output.abandon()
+            writer.discard()
 
-    def _slices(self, fragment: Fragment) -> Iterator[Slice]:
-        """Read a fragment of the very file that was planned; tell reading's errors from others."""
-        slices = read_slices(fragment, self._job.options)
+    def _read(self, shard: Shard) -> Iterator[RowBatch]:
+        """Yield the rows of a shard; raise `_UnreadableError` to separate errors of the input."""
+        batches = read_batches(shard, self._job.options)
         try:
-            _check_unchanged(fragment)
-            yield from slices
+            _check_unchanged(shard)
+            yield from batches
         except (OSError, pa.ArrowException, DataError) as error:
-            raise _UnreadableError(f"{fragment.address}: {error}") from error
+            raise _UnreadableError(f"{shard.uri}: {error}") from error
 
 
-def _check_unchanged(fragment: Fragment) -> None:
-    """Raise a DataError if a file is not the one that a fragment's name was made from."""
-    file = store.look_at(fragment.address)
-    if make_fragment(file, fragment.start, fragment.end, fragment.size).name != fragment.name:
-        raise DataError("it has changed since the job began")
+def _check_unchanged(shard: Shard) -> None:
+    """Raise a DataError if the file has changed since the shard was planned."""
+    file = filesystem.stat(shard.uri)
+    if make_shard(file, shard.start, shard.end, shard.size).name != shard.name:
+        raise DataError("the file has changed since the job was planned")
 
 
-def _answers_of_store(address: str) -> int:
-    """Count an answer of a file's store; what this machine's disk says is final."""
-    if store.is_local(address):
-        return _READS
+def _count_read(uri: str) -> int:
+    """Return how many reads a failure counts as: all for a local file, none if storage is down."""
+    if filesystem.is_local(uri):
+        return _MAX_READS
     try:
-        store.look_at(address)
+        filesystem.stat(uri)
     except FileNotFoundError:
-        return _READS
+        return _MAX_READS
     except OSError:
         return 0
     return 1
 
 
-def _without_output(fragment: Fragment, *, unreadable: str = "", stopped: str = "") -> Report:
-    return Report(
-        fragment.name, fragment.address, fragment.size, unreadable=unreadable, stopped=stopped
-    )
-
-
-def ask_worker(fragment: Fragment, *, careful: bool) -> str:
-    """Return the line that asks a worker's process to score a fragment."""
-    return json.dumps({"fragment": fragment.to_json(), "careful": careful})
+def shard_request(shard: Shard, *, isolate: bool) -> str:
+    """Return the line that requests a shard from a worker process."""
+    return json.dumps({"shard": shard.to_json(), "isolate": isolate})
 
 
 def main() -> None:
-    """Score the fragments that come on standard input: the first line is the job."""
+    """Run a worker process: the first line is the job, each other line a shard."""
 
-    def begin(first: str) -> Any:  # noqa: ANN401
-        worker = Worker(Job.from_json(first))
+    def setup(job: str) -> Callable[[str], str]:
+        """Return the handler for a job."""
+        worker = Worker(Job.from_json(job))
 
-        def reply(line: str) -> str:
-            asked = json.loads(line)
-            fragment = Fragment.from_json(asked["fragment"])
-            return worker.score(fragment, careful=asked["careful"]).to_json()
+        def handle(line: str) -> str:
+            """Score the shard that a line names."""
+            request = json.loads(line)
+            shard = Shard.from_json(request["shard"])
+            return worker.score(shard, isolate=request["isolate"]).to_json()
 
-        return reply
+        return handle
 
-    serve_lines(begin)
+    serve_requests(setup)
 
 
 if __name__ == "__main__":

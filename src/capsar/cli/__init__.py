@@ -1,7 +1,7 @@
-"""The command `capsar`: each command is a typed wrapper around a function, and imports it when run.
+"""The `capsar` command line; each command imports the function that it wraps when it runs.
 
-Data goes to standard output, messages to standard error. Exit code 2 is bad input; 1 means that a
-check found something.
+Data goes to standard output, messages to standard error. Exit code 2 means bad input, 1 that a
+check found problems.
 """
 
 from __future__ import annotations
@@ -11,22 +11,21 @@ from typing import Annotated
 
 import typer
 
-from capsar import __version__
 from capsar.cli.analyze import analyze_command
 from capsar.cli.data import app as data_app
 from capsar.cli.evaluate import evaluate_command
 from capsar.cli.export import export_command
-from capsar.cli.inspect import inspect_command
-from capsar.cli.models import models_command
+from capsar.cli.models import inspect_command, models_command
 from capsar.cli.report import report_command
 from capsar.cli.score import score_command
 from capsar.cli.serve import serve_command
 from capsar.cli.train import train_command
 from capsar.errors import CapsarError
+from capsar.version import __version__
 
 app = typer.Typer(
     name="capsar",
-    help="What is felt, and about what, in customer reviews.",
+    help="Aspect-based sentiment analysis: find the aspects of a review and their sentiment.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -53,16 +52,17 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show it.")
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
-    """What is felt, and about what, in customer reviews."""
+    """Aspect-based sentiment analysis: find the aspects of a review and their sentiment."""
 
 
 def main() -> None:
     """Run the command line."""
     for stream in (sys.stdout, sys.stderr):
-        # What a file holds may not be printable here; showing it escaped beats failing.
+        # The content of a file may not be printable in this encoding: escape it.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from capsar.data.doctor import FileReport, Overlap
+    from capsar.data.validate import FileReport, Overlap
 
 app = typer.Typer(
     help="Find datasets, and check data files before you train on them.",
@@ -17,17 +17,17 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
-_NAMED = 3
-"""Records named for each kind of notice, unless all are asked for."""
+_LISTED = 3
+"""Records listed per kind of notice without --all."""
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
 @app.command("list")
 def list_command(*, json: _Json = False) -> None:
-    """List the datasets CAPSAR knows by name, their licence, and whether they are here.
+    """List the datasets of the catalog, their licences, and which files are present.
 
-    Files are looked for below the folder that CAPSAR_DATA names. With `--json`, every file's path,
-    checksum and source are shown as well.
+    Files are expected below the folder in CAPSAR_DATA. With `--json`, the path, checksum and source
+    of every file are included.
 
     `capsar data list --json`
     """
@@ -45,15 +45,13 @@ def list_command(*, json: _Json = False) -> None:
         reason = "only the corpus of a source checkout can be found"
         typer.echo(f"{DATA_VARIABLE} is not set: {reason}.", err=True)
     for dataset in known:
-        here = present(dataset)
-        parts = ", ".join(
-            file.part + ("" if file.part in here else " (missing)") for file in dataset.files
-        )
+        missing = [file for file in dataset.files if file.part not in present(dataset)]
+        parts = (file.part + " (missing)" * (file in missing) for file in dataset.files)
         typer.secho(dataset.name, bold=True, nl=False)
-        typer.echo(f"  {dataset.about}\n    parts: {parts}\n    licence: {dataset.licence}")
-        for file in dataset.files:
-            if file.part not in here:
-                typer.echo(f"    get {file.path}: {file.where()}\n      sha256 {file.sha256}")
+        typer.echo(f"  {dataset.description}\n    parts: {', '.join(parts)}")
+        typer.echo(f"    licence: {dataset.license}")
+        for file in missing:
+            typer.echo(f"    get {file.path}: {file.where()}\n      sha256 {file.sha256}")
 
 
 @app.command("check")
@@ -70,20 +68,20 @@ def check_command(  # noqa: PLR0913
         bool, typer.Option(help="Look for sentences that two labelled files share.")
     ] = True,
     show_all: Annotated[
-        bool, typer.Option("--all", help="Name every record of every notice, not the first three.")
+        bool, typer.Option("--all", help="List all records of each notice, not the first three.")
     ] = False,
     json: _Json = False,
 ) -> None:
-    """Read data files to their end; name every bad record, and whatever else one should know.
+    """Read data files to the end; list every bad record and other notable findings.
 
     `capsar data check reviews.csv --text-column review`
 
-    `capsar data check train.xml test.xml` also reports the sentences that both hold.
+    `capsar data check train.xml test.xml` also reports the sentences that are in both.
 
-    Exit code 1 if a record is bad.
+    The exit code is 1 if a record is bad.
     """
-    from capsar.data.doctor import check_file, find_overlaps
-    from capsar.data.formats.tables import Columns
+    from capsar.data.tables import Columns
+    from capsar.data.validate import check_file, find_overlaps
 
     columns = Columns(text=text_column, aspect=aspect_column, polarity=polarity_column)
     reports, texts = [], {}
@@ -102,9 +100,9 @@ def check_command(  # noqa: PLR0913
 
 
 def _resolve(sources: list[str]) -> list[Path]:
-    """Turn files, folders and names of datasets into files, each once."""
-    from capsar.data.catalog import dataset, datasets, find_file
-    from capsar.data.doctor import data_files
+    """Return the distinct files of paths, folders and dataset names."""
+    from capsar.data.catalog import datasets, find_file
+    from capsar.data.validate import data_files
     from capsar.errors import ConfigError
 
     paths: list[Path] = []
@@ -112,7 +110,7 @@ def _resolve(sources: list[str]) -> list[Path]:
         if Path(source).exists():
             paths.extend(data_files(Path(source)))
         elif source in datasets():
-            paths.extend(find_file(source, file.part) for file in dataset(source).files)
+            paths.extend(find_file(source, file.part) for file in datasets()[source].files)
         else:
             raise ConfigError(f"{source!r} is neither a file or folder nor a known dataset")
     if not paths:
@@ -127,17 +125,17 @@ def _print_report(report: FileReport, *, show_all: bool) -> None:
     without = report.sentences_without_aspect
     typer.echo(
         f"  {report.examples} examples, {report.sentences} sentences, {without} without an aspect"
-        + ("" if report.remembered_all else " (duplicates: only the first sentences compared)")
+        + ("" if report.compared_all else " (duplicates: only the first sentences compared)")
     )
     if report.labels:
         counts = ", ".join(f"{count} {name}" for name, count in sorted(report.labels.items()))
         included = ", those of bad records included" if report.bad else ""
         published = {True: " (as published)", False: " (NOT as published)", None: ""}
         typer.echo(f"  labels: {counts}{included}{published[report.labels_as_published]}")
-    for kind, tally in report.notices.items():
-        named = tally.records if show_all else tally.records[:_NAMED]
-        more = "; …" if len(tally.records) > len(named) else ""
-        typer.echo(f"  {tally.count} x {kind}: {'; '.join(named)}{more}")
+    for kind, notice in report.notices.items():
+        listed = notice.records if show_all else notice.records[:_LISTED]
+        more = "; …" if len(notice.records) > len(listed) else ""
+        typer.echo(f"  {notice.count} x {kind}: {'; '.join(listed)}{more}")
     for error in report.bad:
         typer.secho(f"  BAD {error.record}: {error.reason}", fg="red")
 
@@ -148,8 +146,8 @@ def _print_overlaps(overlaps: list[Overlap], *, show_all: bool) -> None:
             f"{overlap.exact} sentences equal and {overlap.near} nearly equal: "
             f"{overlap.path} in {overlap.other}"
         )
-        for record, other, sharing in overlap.records if show_all else ():
-            typer.echo(f"  {sharing}: {record} in {other}")
+        for record, other, kind in overlap.records if show_all else ():
+            typer.echo(f"  {kind}: {record} in {other}")
 
 
 def _print_json(reports: list[FileReport], overlaps: list[Overlap]) -> None:
@@ -158,9 +156,9 @@ def _print_json(reports: list[FileReport], overlaps: list[Overlap]) -> None:
 
     files = []
     for report in reports:
-        bad = [{"record": error.record, "reason": error.reason} for error in report.bad]
         fields = {name: getattr(report, name) for name in report.__slots__}
-        fields["notices"] = {kind: asdict(tally) for kind, tally in report.notices.items()}
-        files.append(fields | {"bad": bad, "labels_as_published": report.labels_as_published})
+        fields["notices"] = {kind: asdict(notice) for kind, notice in report.notices.items()}
+        fields["bad"] = [{"record": e.record, "reason": e.reason} for e in report.bad]
+        files.append(fields | {"labels_as_published": report.labels_as_published})
     document = {"files": files, "overlaps": [asdict(overlap) for overlap in overlaps]}
     typer.echo(dumps(document, indent=1))

@@ -10,18 +10,19 @@ import typer
 
 def export_command(
     bundle: Annotated[
-        str, typer.Argument(metavar="BUNDLE", help="A trained model's folder, or a shipped name.")
+        str,
+        typer.Argument(metavar="BUNDLE", help="Folder of a trained model, or bundled name."),
     ],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write.")],
     *,
     store: Annotated[
-        str, typer.Option(help="How weights are stored: float32, or int8 in a quarter of the room.")
+        str, typer.Option(help="Weight format: float32, or int8, which is a quarter of the size.")
     ] = "float32",
 ) -> None:
-    """Write a model's graphs anew from its weights, as this release writes them.
+    """Export a model again from its weights, in the format of this release.
 
-    After an upgrade of capsar, or where a graph cannot be loaded. OUT may be the same folder; a
-    folder that holds anything but a bundle is left alone.
+    Use it after an upgrade of capsar, or if a graph cannot be loaded. OUT may be the same folder;
+    a folder with other content is not overwritten.
 
     `capsar export runs/mine runs/mine-upgraded`
 
@@ -32,7 +33,7 @@ def export_command(
     from capsar.errors import MissingExtraError
 
     try:
-        from capsar.training.run import export_bundle
+        from capsar.training.trainer import export_bundle
     except ImportError as error:
         raise MissingExtraError("train", "Exporting") from error
     export_bundle(bundle, out, store=store)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from capsar.hub import DEFAULT_MODEL
+from capsar.bundle import DEFAULT_MODEL
 
 if TYPE_CHECKING:
-    from capsar.bulk.summary import Progress, Summary
+    from capsar.bulk.output import JobProgress, JobSummary
 
 ROWS_WITH_ERROR = 1
 FILES_UNREADABLE = 3
@@ -21,61 +21,64 @@ STOPPED = 4
 def score_command(  # noqa: PLR0913
     inputs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="INPUT…", help="Files, folders or patterns, here or in a store."),
+        typer.Argument(metavar="INPUT…", help="Files, folders or patterns, local or remote."),
     ] = None,
     output: Annotated[
-        str, typer.Argument(metavar="OUTPUT", help="A folder to write, here or in a store.")
+        str, typer.Argument(metavar="OUTPUT", help="Output folder, local or remote.")
     ] = "",
     *,
-    text_column: Annotated[str, typer.Option(help="The column that holds the reviews.")] = "text",
+    text_column: Annotated[str, typer.Option(help="Column with the texts.")] = "text",
     aspect_column: Annotated[
-        str | None, typer.Option(help="Names what to ask about; without it aspects are found.")
+        str | None,
+        typer.Option(help="Column with the aspects of each text. Default: extract aspects."),
     ] = None,
-    keep: Annotated[str, typer.Option(help="Columns to keep, as `id,date`.")] = "",
+    keep: Annotated[str, typer.Option(help="Columns to copy to the output, as `id,date`.")] = "",
     encoding: Annotated[
-        str, typer.Option(help="Of CSV and JSON Lines; UTF-8, or one byte a character, as cp1252.")
+        str, typer.Option(help="Encoding of CSV and JSON Lines: UTF-8, or single-byte as cp1252.")
     ] = "utf-8",
     model: Annotated[
-        str, typer.Option(help="A shipped model's name, a trained model's folder, or a hub id.")
+        str,
+        typer.Option(help="Name of a bundled model, folder of a trained model, or hub id."),
     ] = DEFAULT_MODEL,
-    engine: Annotated[str, typer.Option(help="Who does the work: `local` or `ray`.")] = "local",
+    engine: Annotated[str, typer.Option(help="Where workers run: `local` or `ray`.")] = "local",
     address: Annotated[
-        str | None, typer.Option(help="Of a Ray cluster, as `auto` or `ray://host:10001`.")
+        str | None, typer.Option(help="Address of a Ray cluster: `auto`, `ray://host:10001`.")
     ] = None,
     workers: Annotated[
-        str | None, typer.Option(metavar="N|MIN-MAX", help="By default one a processor.")
+        str | None,
+        typer.Option(metavar="N|MIN-MAX", help="Number of workers. Default: one per core."),
     ] = None,
     backend: Annotated[
-        str, typer.Option(help="What runs the encoder: onnxruntime, or openvino (an extra).")
+        str, typer.Option(help="Runtime of the encoder: onnxruntime, or openvino (an extra).")
     ] = "onnxruntime",
     max_chars: Annotated[
-        int, typer.Option(help="A longer text is not scored, and says so in `error`.")
+        int, typer.Option(help="Maximum length of a text. Longer texts get an `error`.")
     ] = 100_000,
-    fragment_mb: Annotated[float, typer.Option(help="Input that is one unit of work.")] = 8.0,
-    json: Annotated[bool, typer.Option("--json", help="Print progress as JSON lines.")] = False,
+    shard_mb: Annotated[
+        float, typer.Option(help="Size of a shard in MB of input; each is one output file.")
+    ] = 8.0,
+    json: Annotated[bool, typer.Option("--json", help="Print progress as JSON Lines.")] = False,
 ) -> None:
-    """Score a corpus of any size, exactly once: Parquet, CSV or JSON Lines in, Parquet out.
+    """Score Parquet, CSV or JSON Lines files of any size, and write Parquet.
 
     `capsar score reviews.csv scored --text-column review --keep id,date`
 
     `capsar score s3://bucket/reviews/ s3://bucket/scored/ --engine ray --workers 4-64`
 
-    Run again, a job goes on where it was. Exit code 0: every row has its answer; 1: some rows have
-    an `error` instead; 2: it could not begin; 3: some files could not be read; 4: it was stopped (a
-    full disk, a store that is gone, a signal) and can be run again.
+    The same command resumes an interrupted job. Exit codes: 0, all rows are scored; 1, some rows
+    have an `error`; 2, the job could not start; 3, some files could not be read; 4, the job was
+    stopped (full disk, unavailable storage, signal) and can be resumed.
     """
     from capsar.errors import ConfigError, MissingExtraError
 
-    if not inputs:  # of one argument alone, the parser takes it for the last
-        given = output or "reviews.csv"
-        raise ConfigError(
-            f"Name what to score and then a folder to write: capsar score {given} scored"
-        )
+    if not inputs:  # the parser assigns a single argument to `output`
+        example = output or "reviews.csv"
+        raise ConfigError(f"Expected an input and an output folder: capsar score {example} scored")
     try:
         from capsar.bulk.job import ScoreOptions
-        from capsar.bulk.run import Engine, JobStoppedError, score
+        from capsar.bulk.run import EngineOptions, JobStoppedError, score
     except ImportError as error:
-        raise MissingExtraError("bulk", "Scoring a corpus") from error
+        raise MissingExtraError("bulk", "Bulk scoring") from error
     options = ScoreOptions(
         text_column=text_column,
         aspect_column=aspect_column,
@@ -84,30 +87,32 @@ def score_command(  # noqa: PLR0913
         model=model,
         backend=backend,
         max_chars=max_chars,
-        fragment_mb=fragment_mb,
+        shard_mb=shard_mb,
     )
-    who = Engine(engine, _workers(workers), address)
-    # What a scheduler sends is heard as what a terminal sends: workers end, and it is said.
+    engine_options = EngineOptions(engine, _parse_workers(workers), address)
+    # Handle SIGTERM (sent by schedulers) like SIGINT: end the workers and print a message.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with _Shown(as_json=json) as shown:
+    with _ProgressDisplay(as_json=json) as display:
         try:
-            summary = score(inputs, output, options, engine=who, on_progress=shown.show)
+            summary = score(
+                inputs, output, options, engine=engine_options, on_progress=display.update
+            )
         except JobStoppedError as error:
             typer.echo(f"capsar: {error}", err=True)
             raise typer.Exit(STOPPED) from None
         except KeyboardInterrupt:
-            told = "stopped; what is finished is kept, run the same command again to go on"
-            typer.echo(f"capsar: {told}", err=True)
+            message = "stopped; finished shards are kept, run the same command again to resume"
+            typer.echo(f"capsar: {message}", err=True)
             raise typer.Exit(STOPPED) from None
-    _report(summary, as_json=json)
+    _print_summary(summary, as_json=json)
     if summary.unreadable:
         raise typer.Exit(FILES_UNREADABLE)
     if summary.rows_with_error:
         raise typer.Exit(ROWS_WITH_ERROR)
 
 
-def _workers(text: str | None) -> tuple[int, int] | None:
-    """Read `4` or `2-16`."""
+def _parse_workers(text: str | None) -> tuple[int, int] | None:
+    """Parse `4` or `2-16`."""
     from capsar.errors import ConfigError
 
     if text is None:
@@ -116,50 +121,54 @@ def _workers(text: str | None) -> tuple[int, int] | None:
     try:
         return int(least), int(most if dash else least)
     except ValueError:
-        raise ConfigError(f"--workers is a number, or two as in 2-16, got {text!r}") from None
+        raise ConfigError(
+            f"--workers must be a number or a range such as 2-16, got {text!r}"
+        ) from None
 
 
-class _Shown:
-    """Progress as people see it on a terminal, or as JSON lines."""
+class _ProgressDisplay:
+    """Shows progress as a bar on a terminal, or as JSON Lines."""
 
     def __init__(self, *, as_json: bool) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
-        from rich.progress import Progress as Bar
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
         self._as_json = as_json
-        self._bar = Bar(
-            TextColumn("{task.fields[told]}"),
+        self._bar = Progress(
+            TextColumn("{task.description}"),
             BarColumn(),
             TimeElapsedColumn(),
             console=Console(stderr=True),
             disable=as_json or not sys.stderr.isatty(),
             transient=True,
         )
-        self._task = self._bar.add_task("", told="planning", total=None)
+        self._task = self._bar.add_task("planning", total=None)
 
-    def __enter__(self) -> _Shown:
+    def __enter__(self) -> _ProgressDisplay:
         self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
-    def show(self, progress: Progress) -> None:
-        """Show how far the job is."""
+    def update(self, progress: JobProgress) -> None:
+        """Show the progress of the job."""
         if self._as_json:
             from dataclasses import asdict
 
             _print({"event": "progress", **asdict(progress)})
             return
         left = progress.seconds_left
-        told = (
+        description = (
             f"{progress.rows:,} rows · {progress.rows_per_second:,.0f}/s · "
             f"{'?' if left is None else _duration(left)} left · {progress.errors:,} errors · "
             f"{progress.workers} workers"
         )
         self._bar.update(
-            self._task, told=told, completed=progress.fragments_done, total=progress.fragments
+            self._task,
+            description=description,
+            completed=progress.shards_done,
+            total=progress.shards,
         )
 
 
@@ -168,26 +177,28 @@ def _duration(seconds: float) -> str:
     return f"{hours}:{rest // 60:02}:{rest % 60:02}"
 
 
-def _report(summary: Summary, *, as_json: bool) -> None:
+def _print_summary(summary: JobSummary, *, as_json: bool) -> None:
     if as_json:
         _print({"event": "summary", **summary.as_dict()})
         return
     typer.echo(
         f"{summary.output}: {summary.rows:,} rows, {summary.rows_with_error:,} with an error, "
         f"{summary.seconds:.1f} s, {summary.rows_per_second:,.0f} rows/s; "
-        f"{summary.fragments_skipped} of {summary.fragments} parts were there already"
+        f"{summary.shards_skipped} of {summary.shards} shards skipped"
     )
-    if not summary.rows:
-        typer.echo("capsar: there was not one row to score", err=True)
+    warnings = [] if summary.rows else ["the input has no rows"]
     for kind, number in summary.errors.items():
-        first = next(row for row in summary.named if row["error"].startswith(kind))
-        told = f"{number} × {kind}; the first: {first['file']}, {first['place']}: {first['error']}"
-        typer.echo(f"capsar: {told}", err=True)
-    for missing in summary.unreadable:
-        typer.echo(f"capsar: not read: {missing['reason']}", err=True)
+        first = next((row for row in summary.first_errors if row["error"].startswith(kind)), None)
+        where = (
+            f"; the first: {first['file']}, {first['location']}: {first['error']}" if first else ""
+        )
+        warnings.append(f"{number} × {kind}{where}")
+    warnings += [f"not read: {shard['reason']}" for shard in summary.unreadable]
     if summary.ignored:
-        told = f"{len(summary.ignored)} files of no known format, as {summary.ignored[0]!r}"
-        typer.echo(f"capsar: left out: {told}", err=True)
+        number, example = len(summary.ignored), summary.ignored[0]
+        warnings.append(f"ignored {number} files of unknown format, such as {example!r}")
+    for warning in warnings:
+        typer.echo(f"capsar: {warning}", err=True)
 
 
 def _print(content: dict[str, Any]) -> None:

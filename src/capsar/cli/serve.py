@@ -7,35 +7,35 @@ from typing import Annotated
 
 import typer
 
-from capsar.hub import DEFAULT_MODEL
+from capsar.bundle import DEFAULT_MODEL
 
 
 def serve_command(  # noqa: PLR0913
     *,
     model: Annotated[
-        str, typer.Option(help="A shipped model's name, a trained model's folder, or a hub id.")
+        str, typer.Option(help="Name of a bundled model, folder of a trained one, or hub id.")
     ] = DEFAULT_MODEL,
-    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port; 0 for any that is free.")] = 8000,
-    workers: Annotated[int, typer.Option(help="Processes, each with a model of its own.")] = 1,
-    threads: Annotated[int, typer.Option(help="CPU threads of the engine, in each worker.")] = 1,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port; 0 chooses a free one.")] = 8000,
+    workers: Annotated[int, typer.Option(help="Processes, each with its own model.")] = 1,
+    threads: Annotated[int, typer.Option(help="CPU threads for inference, per worker.")] = 1,
     backend: Annotated[
-        str, typer.Option(help="What runs the encoder: onnxruntime, or openvino (an extra).")
+        str, typer.Option(help="Runs the encoder: onnxruntime, or openvino (an extra).")
     ] = "onnxruntime",
     api_keys: Annotated[
-        Path | None, typer.Option(help="Only who has one of these keys may ask (hashed).")
+        Path | None, typer.Option(help="File of hashed API keys; requests then need one of them.")
     ] = None,
     allow_origin: Annotated[
-        list[str] | None, typer.Option(help="Let pages of this origin ask (CORS); repeatable.")
+        list[str] | None, typer.Option(help="Allow web pages of this origin (CORS); repeatable.")
     ] = None,
     queue_chars: Annotated[
-        int, typer.Option(help="Characters of work that may wait in a worker.")
+        int, typer.Option(help="Characters of work that a worker may queue.")
     ] = 65_536,
-    deadline: Annotated[float, typer.Option(help="Seconds that an answer may take.")] = 30.0,
-    grace: Annotated[float, typer.Option(help="Seconds to finish in after SIGTERM.")] = 20.0,
+    deadline: Annotated[float, typer.Option(help="Seconds until a request fails with 504.")] = 30.0,
+    grace: Annotated[float, typer.Option(help="Seconds to finish requests after SIGTERM.")] = 20.0,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
-    """Answer over HTTP, and show a page to try it on.
+    """Serve a model over HTTP, with a demo page.
 
     `capsar serve --port 8000`
 
@@ -44,9 +44,8 @@ def serve_command(  # noqa: PLR0913
     from capsar.errors import MissingExtraError
 
     try:
-        from capsar.serve.keys import read_keys
         from capsar.serve.server import run
-        from capsar.serve.settings import Limits, Settings, Times
+        from capsar.serve.settings import Limits, Settings, Timeouts, read_api_keys
     except ImportError as error:
         raise MissingExtraError("serve", "Serving") from error
     settings = Settings(
@@ -56,10 +55,10 @@ def serve_command(  # noqa: PLR0913
         host=host,
         port=port,
         workers=workers,
-        keys=read_keys(api_keys) if api_keys else None,
+        api_keys=read_api_keys(api_keys) if api_keys else None,
         origins=tuple(allow_origin or ()),
         log_level=log_level,
         limits=Limits(queue_chars=queue_chars),
-        times=Times(deadline=deadline, grace=grace),
+        timeouts=Timeouts(deadline=deadline, grace=grace),
     )
     run(settings)

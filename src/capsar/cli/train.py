@@ -29,82 +29,80 @@ def train_command(  # noqa: PLR0913
             help="Train on this file or named dataset, with default settings; repeatable."
         ),
     ] = None,
-    start: Annotated[
+    init_from: Annotated[
         str,
-        typer.Option("--from", metavar="MODEL", help="Go on from a trained model: base, fast, …"),
+        typer.Option("--init-from", metavar="MODEL", help="Fine-tune a trained model: base, fast."),
     ] = "",
-    some_aspects: Annotated[
+    partial_labels: Annotated[
         bool,
         typer.Option(
-            "--some-aspects",
-            help="With --from: not every aspect is marked, so learn nothing of where they stand.",
+            "--partial-labels",
+            help="With --init-from: not every aspect is marked, so do not train aspect extraction.",
         ),
     ] = False,
     folds: Annotated[
         int,
         typer.Option(
-            help="Cross-validate in so many parts instead of holding one back: 5 for few labels."
+            help="Cross-validate with this many folds instead of a validation set; 5 for few rows."
         ),
     ] = 0,
     vectors: Annotated[
-        str, typer.Option(help="GloVe text file, or named vectors; random without.")
+        str, typer.Option(help="GloVe text file, or named vectors; default: random vectors.")
     ] = "",
     out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("runs/capsar"),
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="SECTION.NAME=VALUE", help="Change a setting."),
+        typer.Option("--set", metavar="SECTION.NAME=VALUE", help="Change a setting; repeatable."),
     ] = None,
-    text_column: Annotated[str, typer.Option(help="Of CSV and JSONL files.")] = "text",
-    aspect_column: Annotated[str, typer.Option(help="Of CSV and JSONL files.")] = "aspect",
-    polarity_column: Annotated[str, typer.Option(help="Of CSV and JSONL files.")] = "polarity",
+    text_column: Annotated[str, typer.Option(help="In CSV and JSONL files.")] = "text",
+    aspect_column: Annotated[str, typer.Option(help="In CSV and JSONL files.")] = "aspect",
+    polarity_column: Annotated[str, typer.Option(help="In CSV and JSONL files.")] = "polarity",
     encoding: Annotated[str, typer.Option(help="Of CSV, JSONL and plain files.")] = "utf-8",
-    threads: Annotated[int, typer.Option(help="CPU threads; 0 for torch's own choice.")] = 0,
+    threads: Annotated[int, typer.Option(help="CPU threads; 0 for torch's default.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Train a model and save it as a bundle. A run that was stopped goes on where it was.
+    """Train a model and save it as a bundle. A stopped run continues after its last epoch.
 
-    `capsar train --from base --data reviews.csv --out runs/mine`
+    `capsar train --init-from base --data reviews.csv --out runs/mine`
 
     `capsar train --data reviews.csv --vectors glove.42B.300d.txt --out runs/mine`
 
     `capsar train examples/restaurants.toml --set train.seed=1`
     """
-    from capsar.cli.advice import advising_check
+    from capsar.cli.hints import suggest_check
     from capsar.errors import ConfigError
 
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    content = _content(config, data or [], vectors)
-    content["data"] |= {
-        name: value
-        for name, value, usual in (
-            ("text_column", text_column, "text"),
-            ("aspect_column", aspect_column, "aspect"),
-            ("polarity_column", polarity_column, "polarity"),
-            ("encoding", encoding, "utf-8"),
-        )
-        if value != usual
-    }
     if threads < 0:
         raise ConfigError(f"--threads must be 0 or more, got {threads}")
-    if start:
-        if config or vectors:
-            raise ConfigError("--from keeps a model's network and vectors: give --data only")
+    content = _read_sections(config, data or [])
+    own = content["data"]
+    given = {
+        "vectors": vectors, "folds": folds, "text_column": text_column,
+        "aspect_column": aspect_column, "polarity_column": polarity_column, "encoding": encoding,
+    }  # fmt: skip
+    defaults = ("", 0, "text", "aspect", "polarity", "utf-8")
+    own |= {k: v for (k, v), usual in zip(given.items(), defaults, strict=True) if v != usual}
+    if partial_labels:
+        own["exhaustive"] = False
+    if init_from and (config or vectors):
+        raise ConfigError("--init-from keeps a model's network and vectors: give --data only")
+    with suggest_check():
+        _check_files(own)
+    if init_from:
         with _needing_torch():
-            from capsar.training.start import further
-        kept = further(start)
-        content |= kept | {"data": kept["data"] | content["data"]}
-    if folds:
-        content["data"]["folds"] = folds
-    if some_aspects:
-        content["data"]["all_marked"] = False
+            from capsar.training.initialize import fine_tune_settings
+        kept = fine_tune_settings(init_from)
+        content |= kept | {"data": kept["data"] | own}
     run = _configure(content, settings or [])
-    with _needing_torch():  # it takes seconds, so what is wrong in the question was said before
+    with _needing_torch():
         import torch
 
-        from capsar.training.run import train
+        from capsar.training.trainer import train
     if threads:
         torch.set_num_threads(threads)
-    with advising_check(), _Progress(marks_best=run.train.keep == "best") as progress:
+    marks_best = run.train.checkpoint_selection == "best"
+    with suggest_check(), _Progress(marks_best=marks_best) as progress:
         result = train(run, out, on_step=progress.show)
     _report(result, as_json=json)
 
@@ -119,38 +117,49 @@ def _needing_torch() -> Iterator[None]:
         raise MissingExtraError("train", "Training") from error
 
 
-def _content(config: Path | None, data: list[str], vectors: str) -> dict[str, Any]:
-    """The sections of a run's configuration, from a file or from options."""
+def _read_sections(config: Path | None, data: list[str]) -> dict[str, Any]:
+    """Return the sections of the configuration, from a file or from `--data`."""
     from capsar.config import read_config
     from capsar.errors import ConfigError
 
     if (config is None) == (not data):
         raise ConfigError(
-            "Give either --data, as in `capsar train --from base --data reviews.csv --out "
+            "Give either --data, as in `capsar train --init-from base --data reviews.csv --out "
             "runs/mine`, or a CONFIG.toml, and not both"
         )
     if config and config.suffix in (".csv", ".tsv", ".jsonl", ".xml"):
-        raise ConfigError(f"{str(config)!r} is no configuration; to train on it, say --data")
-    sources = data[0] if len(data) == 1 else data
-    content: dict[str, Any] = (
-        read_config(config).as_dict() if config else {"data": {"train": sources}}
+        raise ConfigError(f"{str(config)!r} is not a configuration; to train on it, use --data")
+    return read_config(config).as_dict() if config else {"data": {"train": data}}
+
+
+def _check_files(data: dict[str, Any]) -> None:
+    """Read the header and the first row of each data file, before torch is imported."""
+    from capsar.config import DataConfig, from_dict, list_sources
+    from capsar.data.readers import read_examples
+    from capsar.data.tables import Columns
+
+    known = from_dict(DataConfig, data)
+    columns = Columns(
+        text=known.text_column, aspect=known.aspect_column, polarity=known.polarity_column
     )
-    if vectors:
-        content["data"]["vectors"] = vectors
-    return content
+    for sources in (known.train, known.partially_annotated, known.validation):
+        for path in map(Path, list_sources(sources)):
+            if path.is_file():
+                rows = read_examples(path, columns=columns, encoding=known.encoding, labeled=True)
+                next(iter(rows), None)
 
 
 def _configure(content: dict[str, Any], settings: list[str]) -> RunConfig:
-    """Apply `section.name=value` settings, the value read as TOML reads it."""
+    """Apply `section.name=value` settings, with values in TOML syntax."""
     import tomllib
 
     from capsar.config import run_config
     from capsar.errors import ConfigError
 
     for setting in settings:
-        place, _, value = setting.partition("=")
-        section, _, name = place.partition(".")
-        try:  # TOML wants a digit before the point, people do not
+        target, _, value = setting.partition("=")
+        section, _, name = target.partition(".")
+        try:  # TOML needs a digit before the point
             parsed = tomllib.loads(f"value = {'0' * value.startswith('.')}{value}")["value"]
         except tomllib.TOMLDecodeError:
             parsed = value
@@ -164,22 +173,23 @@ def _report(result: Any, *, as_json: bool) -> None:  # noqa: ANN401  (its type n
     from json import dumps
 
     if os.environ.get("RANK", "0") != "0":
-        return  # one of several processes speaks for all
+        return  # only the main process prints
     if as_json:
-        fields = {"bundle": str(result.bundle), "best_epoch": result.best_epoch, **result.dev}
-        typer.echo(dumps(fields | {"seconds": round(result.seconds, 1)}))
+        fields = {"bundle": str(result.bundle), "best_epoch": result.best_epoch}
+        typer.echo(dumps(fields | result.validation | {"seconds": round(result.seconds, 1)}))
         return
-    told = f"{result.bundle}: epoch {result.best_epoch + 1} of {len(result.history)}"
-    if "dev_accuracy" in result.dev:
-        told += (
-            f", dev accuracy {result.dev['dev_accuracy']:.4f}, "
-            f"macro-F1 {result.dev['dev_macro_f1']:.4f}"
+    line = f"{result.bundle}: epoch {result.best_epoch + 1} of {len(result.history)}"
+    metrics = result.validation
+    if "validation_accuracy" in metrics:
+        line += (
+            f", validation accuracy {metrics['validation_accuracy']:.4f}, "
+            f"macro-F1 {metrics['validation_macro_f1']:.4f}"
         )
-    typer.echo(told)
+    typer.echo(line)
 
 
 class _Progress:
-    """A bar for people on a terminal, one line an epoch for logs, the best one so far marked."""
+    """A progress bar on a terminal, and one line per epoch; the best epoch so far is marked."""
 
     def __init__(self, *, marks_best: bool) -> None:
         self._marks_best = marks_best
@@ -199,14 +209,12 @@ class _Progress:
     def show(self, info: StepInfo) -> None:
         """Show one step."""
         done = (info.step - 1) % info.num_batches + 1
+        epoch = info.epoch + 1
+        description = f"epoch {epoch}, loss {info.loss:.4f}"
         self._bar.update(
-            self._task,
-            total=info.num_batches,
-            completed=done,
-            description=f"epoch {info.epoch + 1}, loss {info.loss:.4f}",
+            self._task, total=info.num_batches, completed=done, description=description
         )
-        if info.dev:
-            mark = " *" if info.is_best and self._marks_best else ""
-            self._bar.console.print(f"epoch {info.epoch + 1}: {info.dev}{mark}")
-        elif info.ends_epoch:
-            self._bar.console.print(f"epoch {info.epoch + 1}: loss {info.loss:.4f}")
+        if info.ends_epoch:
+            mark = " *" if info.validation and info.is_best and self._marks_best else ""
+            shown = info.validation or f"loss {info.loss:.4f}"
+            self._bar.console.print(f"epoch {epoch}: {shown}{mark}")

@@ -1,1 +1,1 @@
-"""Files -> `Example`: readers, the catalog of named datasets, splits, the doctor. No torch."""
+"""Read data files as examples: readers, the dataset catalog, splits, validation. No torch."""

@@ -1,8 +1,7 @@
-"""Named datasets: their files, checksums, licences, and where a user gets each of them.
+"""Named datasets: their files, checksums, licences and sources.
 
-Files are found below the folder that the environment variable `CAPSAR_DATA` names, or, for the
-project's own corpus, in the source checkout. Test parts are opened by `test_examples` alone, which
-only evaluation calls.
+Files are below the folder in the environment variable `CAPSAR_DATA`; the project's own corpus is
+also found in a source checkout. Test parts are read by `test_examples`, for evaluation only.
 """
 
 from __future__ import annotations
@@ -20,13 +19,12 @@ from capsar.data.readers import read_examples
 from capsar.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from capsar.data.example import Example
+    from capsar.schema import Example
 
 DATA_VARIABLE = "CAPSAR_DATA"
 TEST = "test"
 _CHECKOUT = Path(__file__).parents[3]
 """The project's root in a source checkout; in an installed package, a folder without a corpus."""
-_CORPUS = "corpus/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,21 +33,21 @@ class DataFile:
 
     part: str
     path: str
-    """Relative to the folder of all data."""
+    """Relative to the data folder."""
     bytes: int
     sha256: str
     source: str
     commit: str
     source_path: str
     sentences: int
-    """Sentences of a labelled file, lines of an unlabelled one, rows of vectors."""
+    """Number of sentences, of lines (unlabelled text) or of rows (vectors)."""
     labels: dict[str, int] = field(default_factory=dict)
-    """How many judgements have each polarity."""
+    """Number of annotations by polarity."""
 
     def where(self) -> str:
-        """Say where a user gets this file."""
+        """Return where to get this file."""
         at = f" at commit {self.commit}" if self.commit else ""
-        return f"{self.source_path} of {self.source or 'nowhere public'}{at}"
+        return f"{self.source_path} of {self.source or 'no public source'}{at}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +57,8 @@ class Dataset:
     name: str
     kind: str
     """`labelled`, `unlabelled` or `vectors`."""
-    about: str
-    licence: str
+    description: str
+    license: str
     home: str
     files: tuple[DataFile, ...]
 
@@ -79,27 +77,25 @@ class Dataset:
 
 @cache
 def datasets() -> dict[str, Dataset]:
-    """Return every dataset the catalog knows, by name."""
+    """Return all datasets of the catalog by name."""
     content = files("capsar.data").joinpath("catalog.toml").read_text(encoding="utf-8")
-    entries = tomllib.loads(content)["dataset"]
-    found = (
-        Dataset(
+    return {
+        entry["name"]: Dataset(
             files=tuple(DataFile(**file) for file in entry.pop("file")),
             **entry,
         )
-        for entry in entries
-    )
-    return {dataset.name: dataset for dataset in found}
+        for entry in tomllib.loads(content)["dataset"]
+    }
 
 
 def dataset(name: str) -> Dataset:
     """Return a dataset by name.
 
-    >>> dataset("mams").licence
+    >>> dataset("mams").license
     'Apache-2.0'
 
     Raises:
-        ConfigError: If the catalog does not know it.
+        ConfigError: If it is not in the catalog.
     """
     known = datasets()
     if name not in known:
@@ -108,7 +104,7 @@ def dataset(name: str) -> Dataset:
 
 
 def data_folder() -> Path:
-    """Return the folder of all data.
+    """Return the folder of all datasets.
 
     Raises:
         ConfigError: If it is not set.
@@ -117,51 +113,47 @@ def data_folder() -> Path:
     if not folder:
         raise ConfigError(
             f"Set {DATA_VARIABLE} to the folder that holds your datasets; `capsar data list` shows "
-            "which files it looks for below that folder, and where to get each."
+            "the expected files and where to get each"
         )
     return Path(folder)
 
 
-def locate(file: DataFile) -> Path:
-    """Return where a file is expected: below the data folder.
-
-    The project's own corpus is found in a source checkout, where there is one.
+def expected_path(file: DataFile) -> Path:
+    """Return the path of a file in the data folder or, for the corpus, in a source checkout.
 
     Raises:
         ConfigError: If the data folder is needed and not set.
     """
     in_checkout = _CHECKOUT / file.path
-    if file.path.startswith(_CORPUS) and in_checkout.is_file():
+    if file.path.startswith("corpus/") and in_checkout.is_file():
         return in_checkout
     return data_folder() / file.path
 
 
 def find_file(name: str, part: str) -> Path:
-    """Return the path of a dataset's file, once its checksum has been verified.
+    """Return the path of a dataset's file after verifying its checksum.
 
     Raises:
-        DataError: If the file is not there, or is not the published one.
+        DataError: If the file is missing, or is not the published one.
     """
     file = dataset(name).file(part)
-    path = locate(file)
+    path = expected_path(file)
     if not path.is_file():
         raise DataError(
-            f"{name} ({part}) is not at {str(path)!r}. Get {file.where()}, sha256 {file.sha256}, "
-            f"and mind its licence: {dataset(name).licence}"
+            f"{name} ({part}) is not at {str(path)!r}. Get {file.where()}, sha256 {file.sha256}; "
+            f"licence: {dataset(name).license}"
         )
     if not matches(path, file):
         raise DataError(
             f"{str(path)!r} is not the published file: its sha256 should be {file.sha256}. "
-            f"Get it again: {file.where()}"
+            f"Download it again: {file.where()}"
         )
     return path
 
 
 def matches(path: Path, file: DataFile) -> bool:
-    """Tell whether a file on disk is the published one."""
-    if path.stat().st_size != file.bytes:
-        return False
-    return digest_file(path) == file.sha256
+    """Return whether a file on disk is the published one."""
+    return path.stat().st_size == file.bytes and digest_file(path) == file.sha256
 
 
 def digest_file(path: Path) -> str:
@@ -171,23 +163,22 @@ def digest_file(path: Path) -> str:
 
 
 def identify(path: Path) -> tuple[Dataset, DataFile] | None:
-    """Return the dataset and file that a path is, judged by its content, or nothing."""
-    size = path.stat().st_size
+    """Return the dataset and file with the same content as a path, or `None`."""
     for candidate in datasets().values():
         for file in candidate.files:
-            if file.bytes == size and matches(path, file):
+            if matches(path, file):
                 return candidate, file
     return None
 
 
 def training_examples(name: str, part: str = "train") -> list[Example]:
-    """Return the examples of a part that may be trained or tuned on.
+    """Return the examples of a part for training or tuning.
 
-    Known slips of a published file are passed over; `capsar data check` names them.
+    Known bad records of a published file are skipped; `capsar data check` lists them.
 
     Args:
-        name: Of the dataset.
-        part: Of it; of one file of an archive, `part/file`, the file without folder and ending.
+        name: The dataset.
+        part: Its part, or `part/file` for one file of an archive (without folder and suffix).
 
     Raises:
         ConfigError: If the part is a test part, or the archive has no such file.
@@ -200,23 +191,24 @@ def training_examples(name: str, part: str = "train") -> list[Example]:
     examples = list(read_examples(find_file(name, part), errors="skip"))
     if not member:
         return examples
-    own = [example for example in examples if _archived(example) == member]
+    own = [example for example in examples if _archive_member(example) == member]
     if not own:
-        known = ", ".join(sorted({_archived(example) for example in examples} - {""}))
+        known = ", ".join(sorted({_archive_member(example) for example in examples} - {""}))
         raise ConfigError(
-            f"{name}:{part} holds no file {member!r}; its files are: {known or 'none, it is one'}"
+            f"{name}:{part} has no file {member!r}; "
+            f"its files are: {known or 'none, it is not an archive'}"
         )
     return own
 
 
-def _archived(example: Example) -> str:
-    """The file of an archive that an example comes from, without folder and ending, or nothing."""
+def _archive_member(example: Example) -> str:
+    """Return the file of an archive that an example comes from, without folder and suffix."""
     file, found, _ = example.id.rpartition(", line ")
     return Path(file).stem if found else ""
 
 
 def test_examples(name: str) -> list[Example]:
-    """Return the examples of a test part, for evaluation and nothing else."""
+    """Return the examples of a test part, for evaluation only."""
     return list(read_examples(find_file(name, TEST), errors="skip"))
 
 
@@ -225,7 +217,7 @@ def present(dataset: Dataset) -> list[str]:
     found = []
     for file in dataset.files:
         try:
-            path = locate(file)
+            path = expected_path(file)
         except ConfigError:
             continue
         if path.is_file() and path.stat().st_size == file.bytes:

@@ -1,1 +1,1 @@
-"""Figures from a `Predictor` (examples -> arrays): the network in training, or the analyzer."""
+"""Metrics of a `Predictor` (examples -> arrays): the network in training, or the analyzer."""

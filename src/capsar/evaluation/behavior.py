@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from capsar.data.example import Example
-from capsar.data.formats.markup import parse_markup
+from capsar.data.markup import parse_markup
 from capsar.errors import ArtifactError
-from capsar.labels import CLASSES
+from capsar.evaluation.evaluate import Predictor
+from capsar.schema import CLASSES, Example
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,12 +37,8 @@ polarity. The score of all others is polarity accuracy with the aspect given."""
 _RESAMPLES = 2000
 
 
-class Model(Protocol):
-    """Interface of a model that the suite can evaluate."""
-
-    def predict_lengths(self, examples: Sequence[Example]) -> NDArray[np.float32]:
-        """Return a score per class for each example (n, C); the largest is the prediction."""
-        ...  # pragma: no cover
+class Model(Predictor, Protocol):
+    """A predictor that also extracts aspects."""
 
     def analyze(self, texts: Sequence[str]) -> list[list[AspectSentiment]]:
         """Return the aspects found in each text."""
@@ -90,7 +86,7 @@ class BehaviorMetrics:
     """Score of each pattern below one half, by its text."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the metrics as JSON holds them."""
+        """Return the metrics as a JSON object."""
         return asdict(self)
 
 

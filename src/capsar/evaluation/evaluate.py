@@ -1,4 +1,4 @@
-"""`evaluate`: the one way to a figure, for the network in training and for the analyzer."""
+"""`evaluate`: polarity metrics of the network in training, or of the analyzer."""
 
 from __future__ import annotations
 
@@ -7,19 +7,24 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from capsar.evaluation.metrics import Figures, Intervals, bootstrap_intervals, compute_figures
-from capsar.labels import CLASSES
+from capsar.evaluation.metrics import (
+    Intervals,
+    PolarityMetrics,
+    bootstrap_intervals,
+    compute_metrics,
+)
+from capsar.schema import CLASSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    from capsar.data.example import Example
+    from capsar.schema import Example
 
 
 class Predictor(Protocol):
-    """Whatever tells capsule lengths from examples."""
+    """A model that predicts capsule lengths from examples."""
 
     def predict_lengths(self, examples: Sequence[Example]) -> NDArray[np.float32]:
         """Return the capsule lengths of each example (n, C); the longest is the predicted class."""
@@ -28,20 +33,20 @@ class Predictor(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Figures, and how sure they are."""
+    """Polarity metrics and their confidence intervals."""
 
-    figures: Figures
+    metrics: PolarityMetrics
     intervals: Intervals
-    left_out: int
-    """Examples without an aspect in the text, or of no class of the network (conflict)."""
+    excluded: int
+    """Examples without an aspect in the text, or with a class the network lacks (conflict)."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the evaluation as JSON holds it."""
+        """Return the evaluation as a JSON object."""
         return asdict(self)
 
 
-def judgeable(examples: Iterable[Example]) -> list[Example]:
-    """Return the examples that task A is about: an aspect in the text, of one of the classes."""
+def labeled(examples: Iterable[Example]) -> list[Example]:
+    """Return the examples with an aspect in the text and a polarity that the network predicts."""
     return [e for e in examples if e.spans and e.polarity in CLASSES]
 
 
@@ -55,18 +60,17 @@ def compute_predictions(
 
 
 def evaluate(predictor: Predictor, examples: Sequence[Example], *, seed: int = 0) -> Evaluation:
-    """Judge a predictor on labelled examples.
+    """Evaluate predicted polarities on labelled examples.
 
     Args:
-        predictor: What is judged.
-        examples: Labelled examples; those without an aspect in the text, or of no class of the
-            network, are left out and counted.
-        seed: Of the bootstrap.
+        predictor: The model.
+        examples: Labelled examples; those that are not `labeled` are excluded and counted.
+        seed: Seed of the bootstrap.
     """
-    chosen = judgeable(examples)
+    chosen = labeled(examples)
     truth, predicted = compute_predictions(predictor, chosen)
     return Evaluation(
-        figures=compute_figures(truth, predicted),
+        metrics=compute_metrics(truth, predicted),
         intervals=bootstrap_intervals(truth, predicted, seed=seed),
-        left_out=len(examples) - len(chosen),
+        excluded=len(examples) - len(chosen),
     )

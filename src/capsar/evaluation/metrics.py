@@ -1,4 +1,4 @@
-"""Accuracy, macro-F1, figures per class, confusion, and how sure they are."""
+"""Polarity metrics: accuracy, macro-F1, per-class metrics, confusion, confidence intervals."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from capsar.errors import DataError
-from capsar.labels import CLASSES, Polarity
+from capsar.schema import CLASSES, Polarity
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -17,8 +17,8 @@ _RESAMPLES = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class ClassFigures:
-    """How well one class is told."""
+class ClassMetrics:
+    """Metrics of one class."""
 
     precision: float
     recall: float
@@ -27,31 +27,31 @@ class ClassFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """How well polarities are told."""
+class PolarityMetrics:
+    """Metrics of predicted polarities."""
 
     num_examples: int
     accuracy: float
     macro_f1: float
-    """Mean F1 of the three classes, each counting the same."""
-    classes: dict[Polarity, ClassFigures]
+    """Unweighted mean F1 of the three classes."""
+    classes: dict[Polarity, ClassMetrics]
     confusion: tuple[tuple[int, ...], ...]
     """Examples by true class (row) and predicted class (column), in the order of `CLASSES`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """95 % bootstrap intervals: how far a figure may move with another sample of the same size."""
+    """95 % bootstrap confidence intervals."""
 
     accuracy: tuple[float, float]
     macro_f1: tuple[float, float]
 
 
-def compute_figures(truth: NDArray[np.int64], predicted: NDArray[np.int64]) -> Figures:
-    """Compare class indices (n) with the true ones (n).
+def compute_metrics(truth: NDArray[np.int64], predicted: NDArray[np.int64]) -> PolarityMetrics:
+    """Compute metrics from true (n) and predicted (n) class indices.
 
     Raises:
-        DataError: If there is nothing to compare.
+        DataError: If there are no examples.
     """
     if not len(truth):
         raise DataError("There is no example with a known class to evaluate on")
@@ -60,12 +60,12 @@ def compute_figures(truth: NDArray[np.int64], predicted: NDArray[np.int64]) -> F
     precision = right / np.maximum(confusion.sum(0), 1)
     recall = right / np.maximum(support, 1)
     f1 = _f1(confusion)
-    return Figures(
+    return PolarityMetrics(
         num_examples=len(truth),
         accuracy=float((truth == predicted).mean()),
         macro_f1=float(np.mean(f1)),
         classes={
-            polarity: ClassFigures(
+            polarity: ClassMetrics(
                 float(precision[i]), float(recall[i]), float(f1[i]), int(support[i])
             )
             for i, polarity in enumerate(CLASSES)
@@ -79,16 +79,17 @@ def bootstrap_intervals(
 ) -> Intervals:
     """Return percentile intervals of accuracy and macro-F1 over resampled examples.
 
-    How often each kind of right and wrong answer comes in a resample is drawn at once, so that a
-    million examples take no longer than a hundred.
+    Confusion matrices are drawn from a multinomial, so the time does not depend on the number of
+    examples.
     """
     confusion = _confusion(truth, predicted)
     generator = np.random.default_rng(seed)
     drawn = generator.multinomial(len(truth), confusion.ravel() / len(truth), size=_RESAMPLES)
     resamples = drawn.reshape(_RESAMPLES, *confusion.shape)
 
-    def interval(figures: NDArray[np.float64]) -> tuple[float, float]:
-        low, high = np.percentile(figures, (2.5, 97.5))
+    def interval(values: NDArray[np.float64]) -> tuple[float, float]:
+        """Return the 95 % percentile interval."""
+        low, high = np.percentile(values, (2.5, 97.5))
         return float(low), float(high)
 
     accuracies = np.trace(resamples, axis1=1, axis2=2) / len(truth)
@@ -102,7 +103,7 @@ def _confusion(truth: NDArray[np.int64], predicted: NDArray[np.int64]) -> NDArra
 
 
 def _f1(confusion: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the F1 of each class (…, C) of counts (…, C, C); of a class that none names, 0."""
+    """Return the F1 of each class (…, C) from counts (…, C, C); 0 for a class that never occurs."""
     named = confusion.sum(-1) + confusion.sum(-2)
     right = np.diagonal(confusion, axis1=-2, axis2=-1)
     return np.asarray(2 * right / np.maximum(named, 1), dtype=np.float64)

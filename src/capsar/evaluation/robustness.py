@@ -1,7 +1,7 @@
-"""Robustness: does the answer follow the aspect when the rest of the sentence changes?
+"""Robustness: does the prediction follow the aspect when the rest of the sentence changes?
 
 ARTS (Xing et al., EMNLP 2020) rewrites each test sentence of SemEval-2014 in up to three ways. A
-second measure needs no rewriting: the test sentences whose own terms differ in polarity.
+second measure uses the original test sentences whose terms differ in polarity.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from capsar.data.catalog import test_examples
-from capsar.data.formats.arts import Variant, variant_of
+from capsar.data.formats import Variant, variant_of
 from capsar.errors import ConfigError, DataError
-from capsar.evaluation.evaluate import compute_predictions, judgeable
+from capsar.evaluation.evaluate import compute_predictions, labeled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from capsar.data.example import Example
     from capsar.evaluation.evaluate import Predictor
+    from capsar.schema import Example
 
 ARTS_OF = {
     "semeval14-restaurants": "arts-restaurants",
@@ -28,7 +28,7 @@ ARTS_OF = {
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """The share of examples that are told right."""
+    """The share of correctly predicted examples."""
 
     accuracy: float
     num_examples: int
@@ -36,7 +36,7 @@ class Accuracy:
 
 @dataclass(frozen=True, slots=True)
 class Robustness:
-    """How well a model stands rewriting."""
+    """Accuracy on rewritten sentences."""
 
     variants: dict[Variant, Accuracy]
     """Only variants that occur."""
@@ -45,7 +45,7 @@ class Robustness:
     num_groups: int
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the figures as JSON holds them."""
+        """Return the metrics as a JSON object."""
         return asdict(self)
 
 
@@ -56,23 +56,22 @@ def arts_examples(dataset: str) -> list[Example]:
         ConfigError: If it has none.
     """
     if dataset not in ARTS_OF:
-        known = ", ".join(ARTS_OF)
         raise ConfigError(
             f"There are no rewritten test sentences of {dataset!r}; robustness is measured on: "
-            f"{known}"
+            f"{', '.join(ARTS_OF)}"
         )
     return test_examples(ARTS_OF[dataset])
 
 
-def judge_robustness(predictor: Predictor, examples: Sequence[Example]) -> Robustness:
-    """Judge a predictor on the records of an ARTS file.
+def evaluate_robustness(predictor: Predictor, examples: Sequence[Example]) -> Robustness:
+    """Evaluate a predictor on the examples of an ARTS file.
 
     Raises:
-        DataError: If there is nothing to judge.
+        DataError: If none is labelled.
     """
-    chosen = judgeable(examples)
+    chosen = labeled(examples)
     if not chosen:
-        raise DataError("There is no rewritten sentence with a known class to judge on")
+        raise DataError("There is no rewritten sentence with a known class to evaluate on")
     truth, predicted = compute_predictions(predictor, chosen)
     by_variant: dict[Variant, list[bool]] = {variant: [] for variant in Variant}
     by_group: dict[str, list[bool]] = {}
@@ -92,15 +91,15 @@ def judge_robustness(predictor: Predictor, examples: Sequence[Example]) -> Robus
 
 def mixed_polarity(examples: Iterable[Example]) -> list[Example]:
     """Return the examples of sentences whose terms have more than one polarity."""
-    chosen = judgeable(examples)
+    chosen = labeled(examples)
     polarities: dict[str, set[str]] = {}
     for example in chosen:
         polarities.setdefault(example.text, set()).add(str(example.polarity))
     return [example for example in chosen if len(polarities[example.text]) > 1]
 
 
-def judge_mixed(predictor: Predictor, examples: Sequence[Example]) -> Accuracy | None:
-    """Judge a predictor on sentences of mixed polarity; nothing if there is none."""
+def evaluate_mixed(predictor: Predictor, examples: Sequence[Example]) -> Accuracy | None:
+    """Evaluate a predictor on sentences of mixed polarity; return `None` if there are none."""
     chosen = mixed_polarity(examples)
     if not chosen:
         return None

@@ -1,6 +1,6 @@
-"""Tensors -> tensors: the network of the paper, on torch.
+"""The CAPSAR network of the paper (Xu et al., arXiv 1912.10785), in torch.
 
-Shapes are written with these letters, everywhere: `B` batch, `T` words, `E` embedding, `H` encoder
-hidden, `N` primary capsules, `J` intermediate capsules, `P` primary dim, `C` classes, `D`
-class-capsule dim.
+Letters of the shape comments: `B` batch, `T` tokens (words or subwords), `W` words, `M` mentions of
+the aspect, `E` embedding, `H` encoder hidden, `N` primary capsules, `J` intermediate capsules, `P`
+child-capsule dim, `C` parent capsules or classes, `D` parent-capsule dim.
 """

@@ -1,16 +1,15 @@
-"""A scored corpus -> a page that people read, or its figures as JSON or CSV.
+"""Report on a scored folder: one HTML page, JSON or CSV.
 
 ```
-scored.py     the Parquet files of `capsar score`, and DuckDB on them
-calendar.py   dates -> periods
-names.py      an aspect as it is written -> the form that names are compared in
-merging.py    names of one aspect -> one aspect, and never names of two
-counting.py   mentions -> tallies by aspect, product and period
-tally.py      what a share and its interval need to know of mentions
-shares.py     tallies -> shares with intervals, corrected for the model's confusion
-contrasts.py  do two groups differ? many questions, few false alarms
-sampling.py   sentences to show
-content.py    all of it together
-charts.py  page.py  tables.py   how it is shown
+run.py           the public function `report`
+options.py       what to compare and how much to show
+query.py         the Parquet files of `capsar score`, counted with DuckDB
+periods.py       dates -> periods
+aspect_names.py  spellings of aspect terms -> merged aspects
+statistics.py    counts -> shares with intervals, and significance tests
+sampling.py      example sentences
+model_info.py    metrics and limits of the model that scored
+content.py       the report as one JSON object
+render.py        the JSON object -> HTML or CSV
 ```
 """

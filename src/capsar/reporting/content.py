@@ -1,4 +1,4 @@
-"""All that a report says, as one JSON object; how it is shown is the matter of others."""
+"""The content of a report as one JSON object."""
 
 from __future__ import annotations
 
@@ -7,113 +7,98 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from capsar import __version__
-from capsar.labels import CLASSES
-from capsar.reporting.contrasts import FEWEST_REVIEWS, compare, false_discovery_rates
-from capsar.reporting.knowledge import HOW_TO_MEASURE
-from capsar.reporting.names import shown
-from capsar.reporting.shares import LEVEL, Shares, estimate_shares
+from capsar.reporting.aspect_names import strip_invisible
+from capsar.reporting.statistics import (
+    LEVEL,
+    MIN_REVIEWS,
+    Shares,
+    adjust_p_values,
+    compare_shares,
+    estimate_shares,
+)
+from capsar.schema import CLASSES
+from capsar.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from capsar.reporting.calendar import Calendar
-    from capsar.reporting.confusion import Confusion
-    from capsar.reporting.counting import Counted, Totals
-    from capsar.reporting.knowledge import Knowledge
-    from capsar.reporting.merging import Aspect
+    from capsar.reporting.aspect_names import MergedAspect
+    from capsar.reporting.model_info import ModelInfo
     from capsar.reporting.options import ReportOptions
+    from capsar.reporting.periods import Periods
+    from capsar.reporting.query import MentionCounter, ScoredFolder, Totals
     from capsar.reporting.sampling import Sentence
-    from capsar.reporting.scored import Scored
-    from capsar.reporting.tally import Tally
+    from capsar.reporting.statistics import AspectCounts
 
 SCHEMA_VERSION = 1
-_LEAST_PERIODS_TO_COMPARE = 4
-_BYTES_OF_SENTENCES = 2_400_000
-"""A page of them all should stay below 5 MB."""
+_MIN_PERIODS_TO_COMPARE = 4
+_SENTENCE_BYTES = 2_400_000
+"""Keeps a page with all its sentences below 5 MB."""
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
-    """What was found in a corpus, before anything is estimated from it."""
+class ReportData:
+    """Everything that was read from a scored folder."""
 
-    scored: Scored
+    scored: ScoredFolder
     totals: Totals
-    aspects: Sequence[Aspect]
-    counted: Counted
-    calendar: Calendar | None
+    aspects: list[MergedAspect]
+    counter: MentionCounter
+    periods: Periods
     sentences: list[Sentence]
     text_column: str | None
-    knowledge: Knowledge
+    model: ModelInfo
 
 
-def make_content(findings: Findings, options: ReportOptions, *, finest: bool) -> dict[str, Any]:
-    """Return all that a report says.
+def make_content(data: ReportData, options: ReportOptions, *, detailed: bool) -> dict[str, Any]:
+    """Return the content of a report.
 
     Args:
-        findings: What was found.
-        options: What was asked for.
-        finest: Whether to tell every aspect in every group and period, too.
+        data: What was read.
+        options: What to compare and how much to show.
+        detailed: Whether to include every aspect in every group and period.
     """
-    tally, everything = findings.counted.aspects, findings.counted.everything
-    groups, periods = len(findings.totals.groups), _num_periods(findings)
-    confusion, misfit = _that_fits(everything.sum((0, 1)), findings.knowledge.confusion)
-    content = _facts(findings, options)
-    content["model"]["uncorrected"] += misfit
-    content["overall"] = _cells(everything.sum((0, 1))[None], confusion, of_aspects=False)[0]
-    for axis, parts in (
-        ("by_group", everything.sum(1)[:groups]),
-        ("by_period", everything.sum(0)[:periods]),
-    ):
-        content["overall"][axis] = _cells(parts, confusion, of_aspects=False)
-    wholes = _cells(tally.sum((1, 2)), confusion)
-    by_group = _cells(tally.sum(2)[:, :groups], confusion)
-    by_period = _cells(tally.sum(1)[:, :periods], confusion)
+    groups, periods = len(data.totals.groups), len(data.periods.starts)
+    counts, overall = data.counter.aspects[:-1], data.counter.overall
+    content = _facts(data, options)
+    content["overall"] = _cells(overall.sum((0, 1))[None])[0] | {
+        "by_group": _cells(overall.sum(1)[:groups]),
+        "by_period": _cells(overall.sum(0)[:periods]),
+    }
     content["aspects"] = [
-        {"name": aspect.name, "variants": aspect.variants, "spellings": len(aspect.surfaces)}
-        | whole
-        | {"by_group": in_groups, "by_period": in_periods}
-        for aspect, whole, in_groups, in_periods in zip(
-            findings.aspects, wholes, by_group, by_period, strict=True
+        {"name": aspect.name, "variants": aspect.variants, "spellings": len(aspect.spellings)}
+        | cell
+        | {"by_group": by_group, "by_period": by_period}
+        for aspect, cell, by_group, by_period in zip(
+            data.aspects,
+            _cells(counts.sum((1, 2))),
+            _cells(counts.sum(2)[:, :groups]),
+            _cells(counts.sum(1)[:, :periods]),
+            strict=True,
         )
     ]
-    content["differences"] = _differences(tally.sum(2), findings.totals, confusion)
-    content["changes"] = _changes(tally.sum(1)[:, :periods], confusion)
-    content["sentences"] = _sentences(findings)
-    if finest:
-        content["cells"] = _cells(tally[:, :groups, :periods], confusion)
+    content["differences"] = _differences(counts.sum(2), data.totals)
+    content["changes"] = _changes(counts.sum(1)[:, :periods])
+    content["sentences"] = _sentences(data)
+    if detailed:
+        content["by_group_and_period"] = _cells(counts[:, :groups, :periods])
     return content
 
 
-def _that_fits(tally: Tally, confusion: Confusion | None) -> tuple[Confusion | None, str]:
-    """Return the confusion if it can explain what was told of the whole corpus, or why not."""
-    if confusion is None or not tally.total or estimate_shares(tally[None], confusion).corrected[0]:
-        return confusion, ""
-    told = zip(CLASSES, tally.observed(), strict=True)
-    shares = ", ".join(f"{share:.0%} {polarity}" for polarity, share in told)
-    return None, (
-        f"The confusion measured on {confusion.source} does not fit these reviews: whatever people "
-        f"feel, by it the model would not tell {shares}. {HOW_TO_MEASURE}"
-    )
-
-
-def _num_periods(findings: Findings) -> int:
-    return len(findings.calendar.starts) if findings.calendar else 0
-
-
-def _facts(findings: Findings, options: ReportOptions) -> dict[str, Any]:
-    totals, calendar, known = findings.totals, findings.calendar, findings.knowledge
+def _facts(data: ReportData, options: ReportOptions) -> dict[str, Any]:
+    totals, periods = data.totals, data.periods
     errors = sum(number for _, number in totals.errors)
-    shown_mentions = sum(aspect.mentions for aspect in findings.aspects)
+    confidences = [int(number) for number in data.counter.confidences]
     return {
         "schema_version": SCHEMA_VERSION,
         "capsar_version": __version__,
-        "title": shown(options.title) or f"What {totals.rows - errors:,} reviews say",
+        "title": strip_invisible(options.title)
+        or f"Aspects and sentiment in {totals.rows - errors:,} reviews",
         "source": {
-            "name": findings.scored.path.resolve().name,
-            "files": len(findings.scored.files),
-            "is_whole": findings.scored.is_whole,
-            "text_column": findings.text_column,
+            "name": data.scored.path.resolve().name,
+            "files": len(data.scored.files),
+            "is_complete": data.scored.is_complete,
+            "text_column": data.text_column,
         },
         "totals": {
             "rows": totals.rows,
@@ -122,130 +107,126 @@ def _facts(findings: Findings, options: ReportOptions) -> dict[str, Any]:
             "without_aspect": totals.without_aspect,
             "mentions": totals.mentions,
             "names": totals.num_names,
-            "mentions_shown": shown_mentions,
-            "unsure": int(findings.counted.everything.unsure.sum()),
+            "mentions_shown": sum(aspect.mentions for aspect in data.aspects),
+            "low_confidence": int(data.counter.overall.low_confidence.sum()),
         },
-        "errors": [{"kind": shown(kind)[:200], "rows": rows} for kind, rows in totals.errors],
+        "errors": [
+            {"kind": strip_invisible(kind)[:200], "rows": rows} for kind, rows in totals.errors
+        ],
         "groups": {
             "column": options.by,
-            "names": [shown(name)[:80] for name in totals.groups],
-            "in_all": totals.num_groups,
+            "names": [strip_invisible(name)[:80] for name in totals.groups],
+            "total": totals.num_groups,
         },
         "periods": {
             "column": options.over,
-            "unit": calendar.unit if calendar else None,
-            "starts": [str(start) for start in calendar.starts] if calendar else [],
-            "undated": calendar.undated if calendar else 0,
+            "unit": periods.unit,
+            "starts": [str(start) for start in periods.starts],
+            "undated": periods.undated,
         },
-        "surety": {
-            "limit": options.min_confidence,
-            "bins": findings.counted.surety,
-            "unknown": findings.counted.without_surety,
+        "confidence": {
+            "minimum": options.min_confidence,
+            "bins": confidences[:-1],
+            "unknown": confidences[-1],
         },
         "model": {
-            "name": known.model,
-            "figures": known.figures,
-            "limits": known.limits,
-            "confusion": known.confusion.counts if known.confusion else None,
-            "confusion_source": known.confusion.source if known.confusion else None,
-            "confusion_warnings": list(known.confusion.warnings) if known.confusion else [],
-            "uncorrected": known.uncorrected,
+            "name": data.model.name,
+            "metrics": data.model.metrics,
+            "limits": data.model.limits,
         },
-        "level": LEVEL,
-        "fewest_reviews": FEWEST_REVIEWS,
+        "interval_level": LEVEL,
+        "min_reviews": MIN_REVIEWS,
     }
 
 
-def _cells(tally: Tally, confusion: Confusion | None, *, of_aspects: bool = True) -> Any:  # noqa: ANN401  (nested lists)
-    """Return what is told of each group of a tally, as nested lists of its shape."""
-    if not tally.reviews.size:
-        return tally.reviews.tolist()
-    shares = estimate_shares(tally, confusion, of_aspects=of_aspects)
-    flat = [_cell(tally[place], shares, place) for place in np.ndindex(tally.reviews.shape)]
-    nested = np.empty(len(flat), dtype=object)
-    nested[:] = flat
-    return nested.reshape(tally.reviews.shape).tolist()
+def _cells(counts: AspectCounts) -> Any:  # noqa: ANN401  (nested lists)
+    """Return counts and shares of each group, as nested lists of the shape of `counts`."""
+    if not counts.reviews.size:
+        return counts.reviews.tolist()
+    shares = estimate_shares(counts)
+    cells = np.empty(counts.reviews.shape, dtype=object)
+    for index in np.ndindex(cells.shape):
+        cells[index] = _cell(counts[index], shares, index)
+    return cells.tolist()
 
 
-def _cell(tally: Tally, shares: Shares, place: tuple[int, ...]) -> dict[str, Any]:
+def _cell(counts: AspectCounts, shares: Shares, index: tuple[int, ...]) -> dict[str, Any]:
     cell: dict[str, Any] = {
-        "mentions": int(tally.total),
-        "reviews": int(tally.reviews),
-        "unsure": int(tally.unsure),
-        "told": [int(number) for number in tally.mentions],
-        "corrected": bool(shares.corrected[place]),
+        "mentions": int(counts.total),
+        "reviews": int(counts.reviews),
+        "low_confidence": int(counts.low_confidence),
+        "counts": [int(number) for number in counts.mentions],
     }
-    if not cell["mentions"]:
-        return cell
-    for number, polarity in enumerate(CLASSES):
-        at = (*place, number)
-        cell[str(polarity)] = _rounded(shares.share[at], shares.low[at], shares.high[at])
-    cell["net"] = _rounded(shares.net[place], shares.net_low[place], shares.net_high[place])
+    if cell["mentions"]:
+        values = (shares.share[index], shares.low[index], shares.high[index])
+        for number, name in enumerate((*map(str, CLASSES), "net")):
+            cell[name] = [round(float(value[number]), 4) for value in values]
     return cell
 
 
-def _rounded(*values: float) -> list[float]:
-    return [round(float(value), 4) for value in values]
-
-
-def _differences(tally: Tally, totals: Totals, confusion: Confusion | None) -> list[dict[str, Any]]:
-    """Compare each group with all others, of each aspect (A, G + 1)."""
+def _differences(counts: AspectCounts, totals: Totals) -> list[dict[str, Any]]:
+    """Compare each group with all others, for each aspect (A, G + 1)."""
     groups = len(totals.groups)
     if groups < 2:  # noqa: PLR2004
         return []
-    # Of two groups each is all others of the other: one test, and not two.
-    tested = 1 if groups == totals.num_groups == 2 and not tally.reviews[:, -1].any() else groups  # noqa: PLR2004
-    here = tally[:, :tested]
-    rest = tally.sum(1)[:, None] - here
-    return _contrasts(rest, here, confusion, ("rest", "here"), "group")
+    # With only two groups, one test compares both.
+    is_pair = groups == totals.num_groups == 2 and not counts.reviews[:, -1].any()  # noqa: PLR2004
+    here = counts[:, : 1 if is_pair else groups]
+    rest = counts.sum(1)[:, None] - here
+    return _compare(rest, here, ("rest", "here"), "group")
 
 
-def _changes(tally: Tally, confusion: Confusion | None) -> list[dict[str, Any]]:
-    """Compare the later half of the periods with the earlier one, of each aspect (A, P)."""
-    periods = tally.reviews.shape[1]
-    if periods < _LEAST_PERIODS_TO_COMPARE:
+def _changes(counts: AspectCounts) -> list[dict[str, Any]]:
+    """Compare the later half of the periods with the earlier one, for each aspect (A, P)."""
+    periods = counts.reviews.shape[1]
+    if periods < _MIN_PERIODS_TO_COMPARE:
         return []
-    before = tally[:, : periods // 2].sum(1)[:, None]
-    after = tally[:, periods // 2 :].sum(1)[:, None]
-    return _contrasts(before, after, confusion, ("before", "after"), "half")
+    before = counts[:, : periods // 2].sum(1)[:, None]
+    after = counts[:, periods // 2 :].sum(1)[:, None]
+    return _compare(before, after, ("before", "after"), "half")
 
 
-def _contrasts(
-    one: Tally, other: Tally, confusion: Confusion | None, names: tuple[str, str], axis: str
+def _compare(
+    one: AspectCounts, other: AspectCounts, names: tuple[str, str], axis: str
 ) -> list[dict[str, Any]]:
-    chances = compare(one, other)
-    rates = false_discovery_rates(chances)
-    cells = dict(zip(names, (_cells(one, confusion), _cells(other, confusion)), strict=True))
-    found = [
+    p_values = compare_shares(one, other)
+    q_values = adjust_p_values(p_values)
+    cells = dict(zip(names, (_cells(one), _cells(other)), strict=True))
+    rows = [
         {
             "aspect": aspect,
             axis: number,
             **{name: cells[name][aspect][number] for name in names},
-            "p": float(f"{chances[aspect, number]:.3g}"),
-            "q": float(f"{rates[aspect, number]:.3g}"),
+            "p": float(f"{p_values[aspect, number]:.3g}"),
+            "q": float(f"{q_values[aspect, number]:.3g}"),
         }
-        for aspect, number in np.ndindex(chances.shape)
-        if not np.isnan(chances[aspect, number])
+        for aspect, number in np.ndindex(p_values.shape)
+        if not np.isnan(p_values[aspect, number])
     ]
-    return sorted(found, key=lambda row: (row["q"], row["p"]))
+    return sorted(rows, key=lambda row: (row["q"], row["p"]))
 
 
-def _sentences(findings: Findings) -> list[list[dict[str, Any]]]:
-    """Return the sentences of each aspect that fit on a page, the surest first."""
-    by_aspect: list[list[Sentence]] = [[] for _ in findings.aspects]
-    for sentence in sorted(findings.sentences, key=lambda one: one.rank):
+def _sentences(data: ReportData) -> list[list[dict[str, Any]]]:
+    """Return the sentences of each aspect that fit on a page, most confident first."""
+    by_aspect: list[list[Sentence]] = [[] for _ in data.aspects]
+    for sentence in sorted(data.sentences, key=lambda one: one.rank):
         by_aspect[sentence.aspect].append(sentence)
-    room = _BYTES_OF_SENTENCES // max(1, len(by_aspect))
+    num_bytes = _SENTENCE_BYTES // max(1, len(by_aspect))
     return [
-        [one.as_dict() for one in sorted(_fitting(few, room), key=lambda one: -(one.sure or 0))]
-        for few in by_aspect
+        [
+            sentence.as_dict()
+            for sentence in sorted(
+                _fitting(sentences, num_bytes), key=lambda one: -(one.confidence or 0)
+            )
+        ]
+        for sentences in by_aspect
     ]
 
 
-def _fitting(sentences: list[Sentence], room: int) -> Iterator[Sentence]:
-    """Yield sentences, the first of every group and polarity before any second, while they fit."""
+def _fitting(sentences: list[Sentence], num_bytes: int) -> Iterator[Sentence]:
+    """Yield sentences in order of rank while they fit, so that every group gets its first."""
     for sentence in sentences:
-        room -= sentence.num_bytes
-        if room < 0:
+        num_bytes -= sentence.num_bytes
+        if num_bytes < 0:
             return
         yield sentence

@@ -1,5 +1,5 @@
-"""The HTTP service and its page (extra `serve`): requests -> one `Analyzer` -> answers.
+"""HTTP service and demo page (extra `serve`).
 
-A request passes, from outside in: `protocol` (slow or oversized clients), `envelope` (headers, log,
-metrics), `admission` (keys, size, room in the queue), `app` (what is asked), `batcher` (the work).
+A request passes `protocol` (timeouts and size limits of a connection), `middleware` (headers, log,
+metrics, API keys, admission), `app` (routes), `schemas` (parsing), `batcher` and `handlers`.
 """

@@ -1,7 +1,8 @@
-"""The micro-batcher: what several clients ask at the same time is worked on together.
+"""Micro-batcher: requests that arrive at the same time are run as one batch.
 
-One thread works; the event loop hands it jobs and gets answers back. What waits is bounded by the
-characters of work in it, and is dropped when its client has gone or its time is up.
+One worker thread runs inference; the event loop queues requests and receives their results. The
+queue is limited by characters of work. A request is dropped when its client disconnects or its
+deadline passes.
 """
 
 from __future__ import annotations
@@ -19,32 +20,32 @@ from capsar.errors import CapsarError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from capsar.serve.handlers import Task
     from capsar.serve.metrics import Metrics
-    from capsar.serve.settings import Batches
-    from capsar.serve.work import Task
+    from capsar.serve.settings import BatchSize
 
 _LOGGER = logging.getLogger(__name__)
-_FIRST_RATE = 50_000.0
-"""Characters a second, until the first batch has shown what they are."""
-_LONGEST_RETRY_SECONDS = 30
+_INITIAL_CHARS_PER_SECOND = 50_000.0
+"""Assumed speed until the first batch has been timed."""
+_MAX_RETRY_SECONDS = 30
 
 
-class Job:
-    """The tasks of one request, on their way through the queue."""
+class QueuedRequest:
+    """The tasks of one request in the queue, and their results so far."""
 
-    __slots__ = ("answers", "arrived", "chars", "done", "is_dropped", "taken", "tasks")
+    __slots__ = ("arrived", "chars", "future", "is_dropped", "results", "taken", "tasks")
 
-    def __init__(self, tasks: Sequence[Task], done: asyncio.Future[list[bytes]]) -> None:
+    def __init__(self, tasks: Sequence[Task], future: asyncio.Future[list[bytes]]) -> None:
         self.tasks = tasks
         self.chars = sum(task.chars for task in tasks)
-        self.done = done
+        self.future = future
         self.arrived = time.monotonic()
-        self.answers: list[bytes] = []
+        self.results: list[bytes] = []
         self.taken = 0
         self.is_dropped = False
 
     def take(self, chars: int, texts: int) -> Sequence[Task]:
-        """Take the next tasks that fit; none if not even one does."""
+        """Take the next tasks that fit; may be empty."""
         start = self.taken
         for task in self.tasks[start : start + texts]:
             chars -= task.chars
@@ -54,7 +55,7 @@ class Job:
         return self.tasks[start : self.taken]
 
     def take_one(self) -> Sequence[Task]:
-        """Take the next task, whatever its size."""
+        """Take the next task, regardless of its size."""
         self.taken += 1
         return self.tasks[self.taken - 1 : self.taken]
 
@@ -64,168 +65,174 @@ class Job:
         return self.taken < len(self.tasks)
 
 
+_Batch = list[tuple[QueuedRequest, "Sequence[Task]"]]
+_Finished = list[tuple[QueuedRequest, Exception | None]]
+
+
 class Batcher:
-    """A queue of jobs and the thread that works on it. All but the thread is the event loop's."""
+    """Queue of requests and the thread that runs them; call its methods from the event loop."""
 
     def __init__(
         self,
-        answer: Callable[[Sequence[Task]], list[bytes]],
+        run_tasks: Callable[[Sequence[Task]], list[bytes]],
         *,
-        batches: Batches,
+        batch_size: BatchSize,
         batch_wait: float,
         queue_chars: int,
         metrics: Metrics,
     ) -> None:
-        self._answer = answer
-        self._batches = batches
+        self._run_tasks = run_tasks
+        self._batch_size = batch_size
         self._batch_wait = batch_wait
         self._queue_chars = queue_chars
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
-        self._held_chars = 0  # of every job that is not answered yet
-        self._queue: deque[Job] = deque()
-        self._changed = threading.Condition()  # guards what stands below it, and the queue
-        self._waiting_chars = 0
+        self._pending_chars = 0  # of all requests without a result
+        self._queue: deque[QueuedRequest] = deque()
+        self._changed = threading.Condition()  # guards the queue and the attributes below
+        self._queued_chars = 0
         self._is_closing = False
-        self._last_jobs = 0
-        self._chars_per_second = _FIRST_RATE
+        self._last_requests = 0
+        self._chars_per_second = _INITIAL_CHARS_PER_SECOND
         self._busy_since = math.inf
-        self._thread = threading.Thread(target=self._run, name="capsar-batcher", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run_batches, name="capsar-batcher", daemon=True
+        )
         self._thread.start()
 
     def has_room(self, chars: int) -> bool:
-        """Tell whether so much more work may be taken on; where nothing waits it always may."""
-        return not self._held_chars or self._held_chars + chars <= self._queue_chars
+        """Return whether so much work can be queued; an empty queue accepts any amount."""
+        return not self._pending_chars or self._pending_chars + chars <= self._queue_chars
 
     def retry_after_seconds(self) -> int:
-        """Return when there will be room again, at the speed of late."""
-        seconds = math.ceil(self._held_chars / self._chars_per_second)
-        return min(max(1, seconds), _LONGEST_RETRY_SECONDS)
+        """Return when there will be room again, estimated from the recent speed."""
+        seconds = math.ceil(self._pending_chars / self._chars_per_second)
+        return min(max(1, seconds), _MAX_RETRY_SECONDS)
 
     def is_stuck(self, seconds: float) -> bool:
-        """Tell whether the thread has ended, or worked on one batch for longer than this."""
+        """Return whether the thread has ended, or one batch has been running for so long."""
         return not self._thread.is_alive() or time.monotonic() - self._busy_since > seconds
 
-    async def answers_to(self, tasks: Sequence[Task]) -> list[bytes]:
-        """Queue tasks and return their answers. If the caller is cancelled, they are dropped.
+    async def run(self, tasks: Sequence[Task]) -> list[bytes]:
+        """Queue tasks and return their results; drop them if the caller is cancelled.
 
         Raises:
-            CapsarError: If one of them cannot be answered.
+            CapsarError: If one of the tasks fails.
         """
         if not tasks:
             return []
-        job = Job(tasks, self._loop.create_future())
-        self._hold(job.chars)
+        request = QueuedRequest(tasks, self._loop.create_future())
+        self._add_pending(request.chars)
         try:
             with self._changed:
-                self._queue.append(job)
-                self._waiting_chars += job.chars
+                self._queue.append(request)
+                self._queued_chars += request.chars
                 self._changed.notify()
-            return await job.done
+            return await request.future
         finally:
-            job.is_dropped = True  # where it has been answered, this changes nothing
-            self._hold(-job.chars)
+            request.is_dropped = True  # has no effect on a finished request
+            self._add_pending(-request.chars)
 
     async def close(self) -> None:
-        """Finish what is queued, and end the thread."""
+        """Finish the queued requests and end the thread."""
         with self._changed:
             self._is_closing = True
             self._changed.notify()
         await asyncio.to_thread(self._thread.join)
 
-    def _hold(self, chars: int) -> None:
-        self._held_chars += chars
-        self._metrics.queue_chars.set(self._held_chars)
+    def _add_pending(self, chars: int) -> None:
+        self._pending_chars += chars
+        self._metrics.queue_chars.set(self._pending_chars)
 
-    def _run(self) -> None:
+    def _run_batches(self) -> None:
         while batch := self._next_batch():
             self._busy_since = time.monotonic()
-            finished = self._work(batch)
+            finished = self._run_batch(batch)
             seconds = time.monotonic() - self._busy_since
             self._busy_since = math.inf
-            tasks = [task for _, some in batch for task in some]
+            tasks = [task for _, part in batch for task in part]
             chars = sum(task.chars for task in tasks)
-            self._metrics.batch(len(tasks), chars, seconds)
+            self._metrics.observe_batch(len(tasks), chars, seconds)
             if seconds > 0:
                 self._chars_per_second += 0.2 * (chars / seconds - self._chars_per_second)
             self._loop.call_soon_threadsafe(_deliver, finished)
 
-    def _next_batch(self) -> list[tuple[Job, Sequence[Task]]]:
-        """Wait for work and take as much as a batch may hold; nothing when it is time to end."""
-        batch: list[tuple[Job, Sequence[Task]]] = []
+    def _next_batch(self) -> _Batch:
+        """Wait for requests and return the next batch; empty when the batcher is closed."""
+        batch: _Batch = []
         while not batch:
             with self._changed:
                 self._changed.wait_for(lambda: self._queue or self._is_closing)
                 if not self._queue:
                     return []
-                # A client that is alone does not wait for others.
-                if len(self._queue) > 1 or self._last_jobs > 1:
+                # A single client does not wait for others.
+                if len(self._queue) > 1 or self._last_requests > 1:
                     wait = self._queue[0].arrived + self._batch_wait - time.monotonic()
                     self._changed.wait_for(self._is_full, timeout=max(0.0, wait))
                 batch = self._take()
-        self._last_jobs = len(batch)
+        self._last_requests = len(batch)
         return batch
 
     def _is_full(self) -> bool:
-        return self._waiting_chars >= self._batches.chars or self._is_closing
+        return self._queued_chars >= self._batch_size.chars or self._is_closing
 
-    def _take(self) -> list[tuple[Job, Sequence[Task]]]:
-        """Take tasks from the head of the queue; a job that is not done goes to its end.
+    def _take(self) -> _Batch:
+        """Take a batch from the head of the queue; unfinished requests go back to its end.
 
-        So a client with few texts never waits for all of another's many.
+        A request with few texts therefore never waits for all texts of a large one.
         """
-        batch: list[tuple[Job, Sequence[Task]]] = []
-        chars, texts = self._batches.chars, self._batches.texts
-        unfinished: list[Job] = []
+        batch: _Batch = []
+        chars, texts = self._batch_size.chars, self._batch_size.texts
+        unfinished: list[QueuedRequest] = []
         while self._queue and texts:
-            job = self._queue[0]
-            if job.is_dropped:
-                self._waiting_chars -= sum(task.chars for task in job.tasks[job.taken :])
+            request = self._queue[0]
+            if request.is_dropped:
+                self._queued_chars -= sum(task.chars for task in request.tasks[request.taken :])
                 self._metrics.dropped.inc()
                 self._queue.popleft()
                 continue
-            tasks = job.take(chars, texts) or (() if batch else job.take_one())
+            tasks = request.take(chars, texts) or (() if batch else request.take_one())
             if not tasks:
                 break
             taken = sum(task.chars for task in tasks)
-            self._waiting_chars -= taken
+            self._queued_chars -= taken
             chars, texts = chars - taken, texts - len(tasks)
-            batch.append((job, tasks))
+            batch.append((request, tasks))
             self._queue.popleft()
-            if job.has_more:
-                unfinished.append(job)
+            if request.has_more:
+                unfinished.append(request)
         self._queue.extend(unfinished)
         return batch
 
-    def _work(self, batch: list[tuple[Job, Sequence[Task]]]) -> list[tuple[Job, Exception | None]]:
-        """Answer a batch; if that fails, each job of it alone, so that only the faulty one fails.
+    def _run_batch(self, batch: _Batch) -> _Finished:
+        """Run a batch, or each request alone if that fails, so that only faulty requests fail.
 
         Returns:
-            The jobs that are done, each with what went wrong.
+            The finished requests, each with its error if it failed.
         """
-        finished: list[tuple[Job, Exception | None]] = []
+        finished: _Finished = []
         try:
-            answers = iter(self._answer([task for _, tasks in batch for task in tasks]))
+            results = iter(self._run_tasks([task for _, tasks in batch for task in tasks]))
         except Exception as error:
             if len(batch) > 1:
-                return [done for part in batch for done in self._work([part])]
+                return [done for part in batch for done in self._run_batch([part])]
             if not isinstance(error, CapsarError):
                 _LOGGER.error("a batch failed", exc_info=error)
-            job = batch[0][0]
-            job.is_dropped = True
-            return [(job, error)]
-        for job, tasks in batch:
-            job.answers += [next(answers) for _ in tasks]
-            if len(job.answers) == len(job.tasks):
-                finished.append((job, None))
+            request = batch[0][0]
+            request.is_dropped = True
+            return [(request, error)]
+        for request, tasks in batch:
+            request.results += [next(results) for _ in tasks]
+            if len(request.results) == len(request.tasks):
+                finished.append((request, None))
         return finished
 
 
-def _deliver(finished: list[tuple[Job, Exception | None]]) -> None:
-    for job, error in finished:
-        if job.done.done():  # its client has gone
+def _deliver(finished: _Finished) -> None:
+    for request, error in finished:
+        if request.future.done():  # the client has disconnected
             continue
         if error is None:
-            job.done.set_result(job.answers)
+            request.future.set_result(request.results)
         else:
-            job.done.set_exception(error)
+            request.future.set_exception(error)

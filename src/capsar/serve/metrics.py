@@ -1,9 +1,15 @@
-"""What a service tells Prometheus about itself: the sums over all of its workers."""
+"""Logs and Prometheus metrics of the service; neither contains any analyzed text."""
 
 from __future__ import annotations
 
+import json
+import logging
 import os
+import sys
+import traceback
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from prometheus_client import (
     CollectorRegistry,
@@ -15,7 +21,7 @@ from prometheus_client import (
 )
 
 MULTIPROCESS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""The variable that names the folder where workers of one service write their figures."""
+"""Environment variable of the folder through which workers share their metrics."""
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
@@ -23,61 +29,114 @@ _TEXTS = (1, 2, 4, 8, 16, 32, 64)
 _CHARS = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 
 
+class JsonFormatter(logging.Formatter):
+    """Formats a record as one line of JSON."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of a record."""
+        content: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "event": record.getMessage(),
+            "pid": record.process,
+        }
+        content |= getattr(record, "fields", {})
+        if record.exc_info and record.exc_info[1]:
+            content["exception"] = describe_error(record.exc_info[1])
+        return json.dumps(content)
+
+
+class TextFormatter(logging.Formatter):
+    """Formats a record as readable text, for terminals."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the text of a record."""
+        fields = getattr(record, "fields", {})
+        line = " ".join(
+            [record.getMessage(), *(f"{name}={value}" for name, value in fields.items())]
+        )
+        if record.exc_info and record.exc_info[1]:
+            line += "\n" + "\n".join(describe_error(record.exc_info[1]))
+        return f"{datetime.fromtimestamp(record.created, UTC):%H:%M:%S} {line}"
+
+
+def describe_error(error: BaseException) -> list[str]:
+    """Return the traceback and type of an error, without its message, which may quote a text."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
+    lines.append(type(error).__qualname__)
+    cause = error.__cause__ or error.__context__
+    return [*describe_error(cause), *lines] if cause else lines
+
+
+def start_logging(level: str) -> None:
+    """Log to standard error: text if it is a terminal, otherwise one JSON object per line."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(TextFormatter() if sys.stderr.isatty() else JsonFormatter())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    # Only errors of uvicorn; `server` logs startup and shutdown itself.
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)
+    logging.getLogger("asyncio").setLevel(logging.WARNING)
+
+
 class Metrics:
-    """The figures of one worker, in a registry of their own."""
+    """Metrics of one worker, in their own registry."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         self.requests = Counter(
             "capsar_requests",
-            "Requests answered.",
+            "Responses sent.",
             ("route", "status"),
             registry=self._registry,
         )
         self.latency = Histogram(
             "capsar_request_seconds",
-            "From a request's headers to the end of its answer; refused ones are not in it.",
+            "Time from the headers of a request to the end of its response, without errors.",
             ("route",),
             buckets=_SECONDS,
             registry=self._registry,
         )
         self.shed = Counter(
             "capsar_shed",
-            "Requests refused because the queue was full.",
+            "Requests rejected because the queue was full.",
             registry=self._registry,
         )
         self.dropped = Counter(
             "capsar_dropped",
-            "Queued requests whose client had gone or whose time was up: no work was done.",
+            "Queued requests dropped because the client disconnected or the deadline passed.",
             registry=self._registry,
         )
         self.queue_chars = Gauge(
             "capsar_queue_chars",
-            "Characters that wait or are being worked on.",
+            "Characters of work that are queued or in progress.",
             multiprocess_mode="livesum",
             registry=self._registry,
         )
         self._batch_texts = Histogram(
-            "capsar_batch_texts", "Texts of a batch.", buckets=_TEXTS, registry=self._registry
+            "capsar_batch_texts", "Texts per batch.", buckets=_TEXTS, registry=self._registry
         )
         self._batch_chars = Histogram(
-            "capsar_batch_chars", "Characters of a batch.", buckets=_CHARS, registry=self._registry
+            "capsar_batch_chars",
+            "Characters of work per batch.",
+            buckets=_CHARS,
+            registry=self._registry,
         )
         self._batch_seconds = Histogram(
             "capsar_batch_seconds",
-            "Time to answer a batch.",
+            "Time to run a batch.",
             buckets=_SECONDS,
             registry=self._registry,
         )
 
-    def batch(self, texts: int, chars: int, seconds: float) -> None:
-        """Count a batch."""
+    def observe_batch(self, texts: int, chars: int, seconds: float) -> None:
+        """Record a batch."""
         self._batch_texts.observe(texts)
         self._batch_chars.observe(chars)
         self._batch_seconds.observe(seconds)
 
     def text(self) -> bytes:
-        """Return all figures as Prometheus reads them, those of the other workers included."""
+        """Return the metrics of all workers in the Prometheus text format."""
         registry = self._registry
         if MULTIPROCESS_FOLDER in os.environ:
             registry = CollectorRegistry()
@@ -85,8 +144,8 @@ class Metrics:
         return generate_latest(registry)
 
 
-def forget_dead_workers() -> None:
-    """Drop what workers that were killed had last said of their queues."""
+def remove_dead_workers() -> None:
+    """Remove the gauges of workers that were killed."""
     folder = os.environ.get(MULTIPROCESS_FOLDER)
     if folder is None:
         return

@@ -1,7 +1,8 @@
-"""HTTP on a connection, guarded: uvicorn's own protocol waits for slow clients without end.
+"""HTTP connections with timeouts and size limits, which uvicorn's own protocol does not have.
 
-A request's headers and body must come in time and in size, a connection that ends lets its client
-read the answer first, and a service that ends serves the requests already on their way.
+The headers and body of a request must arrive in time and within the size limits. A connection is
+closed only after its client could read the response. During shutdown, requests that are already
+being sent are still served.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from capsar.serve.replies import JSON, problem, refuse_busy
+from capsar.serve.middleware import JSON, error_body, send_busy
 
 if TYPE_CHECKING:
     import asyncio
@@ -21,10 +22,10 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
     from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-    from capsar.serve.settings import Limits, Times
+    from capsar.serve.settings import Limits, Timeouts
 
 _MAX_HEADERS = 100
-_LARGE_HEADERS = "The request's headers are too large."
+_LARGE_HEADERS = "The headers of the request are too large."
 _REASONS = {
     400: b"Bad Request",
     408: b"Request Timeout",
@@ -33,7 +34,7 @@ _REASONS = {
 
 
 class _Part(Enum):
-    """What part of a request is being received."""
+    """The part of a request that is being received."""
 
     NOTHING = auto()
     HEADERS = auto()
@@ -41,26 +42,26 @@ class _Part(Enum):
 
 
 class SharedState(ServerState):
-    """What the connections of a worker share."""
+    """State shared by the connections of a worker."""
 
     def __init__(self) -> None:
         super().__init__()
         self.is_draining = False
-        """Whether the service is ending: answers are then the last of their connection."""
+        """Whether the service is shutting down; a response then closes its connection."""
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """A connection with limits. `enforce` must be called now and then."""
+    """HTTP connection with limits; `enforce_timeout` must be called regularly."""
 
-    def __init__(self, *, limits: Limits, times: Times, **given: Any) -> None:  # noqa: ANN401
-        super().__init__(**given)
+    def __init__(self, *, limits: Limits, timeouts: Timeouts, **arguments: Any) -> None:  # noqa: ANN401
+        super().__init__(**arguments)
         self._limits = limits
-        self._times = times
-        self._end_by = math.inf
-        self._receives = _Part.NOTHING
+        self._timeouts = timeouts
+        self._close_at = math.inf
+        self._receiving = _Part.NOTHING
         self._header_bytes = 0
-        self._is_refused = False
-        self._in_work: RequestResponseCycle | None = None
+        self._is_rejected = False
+        self._current: RequestResponseCycle | None = None
 
     @property
     def _is_draining(self) -> bool:
@@ -68,123 +69,123 @@ class GuardedProtocol(HttpToolsProtocol):
 
     @property
     def _is_busy(self) -> bool:
-        cycle = cast("RequestResponseCycle | None", self.cycle)  # before the first request, none
+        cycle = cast("RequestResponseCycle | None", self.cycle)  # None before the first request
         return cycle is not None and not cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a connection; refuse it where there are too many."""
+        """Accept a connection; reject it if there are too many."""
         super().connection_made(transport)
-        self._allow(self._times.linger if self._is_draining else self._times.headers)
+        self._set_timeout(self._timeouts.linger if self._is_draining else self._timeouts.headers)
         if len(self.connections) > 2 * self._limits.connections:
             transport.abort()
         elif len(self.connections) > self._limits.connections:
             self.app = _too_many_connections
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the request in work, which need not be the last one received."""
+        """Notify the running request, which is not always the last one received."""
         super().connection_lost(exc)
-        if self._in_work is not None and not self._in_work.response_complete:
-            self._in_work.disconnected = True
-            self._in_work.message_event.set()
+        if self._current is not None and not self._current.response_complete:
+            self._current.disconnected = True
+            self._current.message_event.set()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:  # noqa: ANN401
-        self._in_work = cycle
+        self._current = cycle
         super()._start_asgi_task(cycle, app)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes, and see that headers do not grow without end."""
-        if self._is_refused:
-            return  # so that its client can read why: closing on unread bytes would lose it
-        has_begun = self._receives is _Part.HEADERS
+        """Receive bytes, and reject headers that are too large."""
+        if self._is_rejected:
+            return  # not closed yet: closing with unread bytes would discard the error response
+        has_started = self._receiving is _Part.HEADERS
         super().data_received(data)
-        if self._receives is _Part.HEADERS and has_begun:
+        if self._receiving is _Part.HEADERS and has_started:
             self._header_bytes += len(data)
             if self._header_bytes > self._limits.header_bytes:
-                self._refuse(431, _LARGE_HEADERS)
+                self._reject(431, _LARGE_HEADERS)
 
     def on_message_begin(self) -> None:
-        """Begin a request."""
+        """Start a request."""
         super().on_message_begin()
-        self._receives = _Part.HEADERS
+        self._receiving = _Part.HEADERS
         self._header_bytes = 0
-        self._allow(self._times.headers)
+        self._set_timeout(self._timeouts.headers)
 
     def on_headers_complete(self) -> None:
-        """Begin to answer, if the headers are not too large."""
+        """Start to handle a request, unless its headers are too large."""
         size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
         if size > self._limits.header_bytes or len(self.headers) > _MAX_HEADERS:
-            self._refuse(431, _LARGE_HEADERS)
+            self._reject(431, _LARGE_HEADERS)
             return
         super().on_headers_complete()
-        self._receives = _Part.BODY
-        self._allow(self._times.body)
+        self._receiving = _Part.BODY
+        self._set_timeout(self._timeouts.body)
         if self._is_draining:
             self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
-        """Take a part of a body."""
-        if not self._is_refused:
+        """Receive a part of a body."""
+        if not self._is_rejected:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """End a request; its answer may be over already."""
-        if self._is_refused:
+        """End a request; its response may already be complete."""
+        if self._is_rejected:
             return
-        self._receives = _Part.NOTHING
-        self._end_by = math.inf
+        self._receiving = _Part.NOTHING
+        self._close_at = math.inf
         super().on_message_complete()
         if self.cycle.response_complete:
-            self._allow(self._times.idle)
+            self._set_timeout(self._timeouts.idle)
 
     def on_response_complete(self) -> None:
-        """End an answer, and let the client read it even if its request is not over."""
+        """End a response; the client can read it even if its request is not complete."""
         super().on_response_complete()
-        if self._receives is _Part.NOTHING:
-            # A client that does not read its answer has as long as one that asks nothing more.
-            self._allow(2 * self._times.idle)
+        if self._receiving is _Part.NOTHING:
+            # Also limits a client that does not read its response.
+            self._set_timeout(2 * self._timeouts.idle)
         elif self.cycle.response_complete:
-            self._allow(self._times.linger)
+            self._set_timeout(self._timeouts.linger)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP."""
-        self._refuse(400, msg)
+        """Reject input that is not HTTP."""
+        self._reject(400, msg)
 
     def shutdown(self) -> None:
-        """End after the request in work; wait a moment for one that is on its way."""
+        """Close after the running request; wait briefly for one that is being sent."""
         if self._is_busy:
             self.cycle.keep_alive = False
-        elif not self._is_refused:
+        elif not self._is_rejected:
             self._unset_keepalive_if_required()
-            self._allow(self._times.linger)
+            self._set_timeout(self._timeouts.linger)
 
-    def enforce(self) -> None:
-        """End the connection if its time is up."""
-        if self.loop.time() < self._end_by:
+    def enforce_timeout(self) -> None:
+        """Close the connection if its timeout has passed."""
+        if self.loop.time() < self._close_at:
             return
-        waits = self._receives is _Part.HEADERS or (
-            self._receives is _Part.BODY and not self.cycle.response_started
+        is_waiting = self._receiving is _Part.HEADERS or (
+            self._receiving is _Part.BODY and not self.cycle.response_started
         )
-        if waits and not self._is_refused:
-            self._refuse(408, "The request was sent too slowly.")
+        if is_waiting and not self._is_rejected:
+            self._reject(408, "The request was not received in time.")
         else:
             self.transport.abort()
 
-    def _allow(self, seconds: float) -> None:
-        self._end_by = self.loop.time() + seconds
+    def _set_timeout(self, seconds: float) -> None:
+        self._close_at = self.loop.time() + seconds
 
-    def _refuse(self, status: int, message: str) -> None:
-        """Answer without the application, and take nothing more from this client."""
-        if self._is_refused or self.transport.is_closing():
+    def _reject(self, status: int, message: str) -> None:
+        """Send an error without the application, and ignore further input of this client."""
+        if self._is_rejected or self.transport.is_closing():
             return
-        self._is_refused = True
-        self._allow(self._times.linger)
-        if self.pipeline or (self._is_busy and self._receives is not _Part.BODY):
-            self.transport.abort()  # an earlier answer is under way
+        self._is_rejected = True
+        self._set_timeout(self._timeouts.linger)
+        if self.pipeline or (self._is_busy and self._receiving is not _Part.BODY):
+            self.transport.abort()  # an earlier response is being sent
             return
-        if self._is_busy:  # nobody will read what the application says
+        if self._is_busy:  # the response of the application would not be read
             self.cycle.disconnected = True
             self.cycle.message_event.set()
-        body = problem(status, message)
+        body = error_body(status, message)
         head = (b"HTTP/1.1 %d %s" % (status, _REASONS[status]), b"content-type: " + JSON)
         length = b"content-length: %d" % len(body)
         self.transport.write(b"\r\n".join((*head, length, b"connection: close", b"", body)))
@@ -192,4 +193,4 @@ class GuardedProtocol(HttpToolsProtocol):
 
 
 async def _too_many_connections(_: Scope, __: Receive, send: Send) -> None:
-    await refuse_busy(send, 1, is_last=True)
+    await send_busy(send, 1, close=True)

@@ -1,9 +1,8 @@
 "use strict";
-// Elements and words. Everything from outside becomes a text node, never markup.
+// Elements and formatting. All content becomes text nodes, never markup.
 
 const byId = (id) => document.getElementById(id);
 const content = JSON.parse(byId("content").textContent);
-const specs = JSON.parse(byId("charts").textContent);
 
 function element(name, options = {}, ...children) {
   const { classes = [], text, style = {}, ...properties } = options;
@@ -15,7 +14,7 @@ function element(name, options = {}, ...children) {
   return made;
 }
 
-// A name of somebody's own choosing, which may run in any direction.
+// A name from the data, in any writing direction.
 const named = (text) => element("bdi", { text });
 
 const whole = new Intl.NumberFormat("en");
@@ -27,23 +26,20 @@ const points = (share) => {
 };
 const range = ([, low, high]) => `${Math.round(low * 100)}\u2060–\u2060${Math.round(high * 100)}`;
 const plural = (number, word) => `${count(number)} ${word}${number === 1 ? "" : "s"}`;
-const chanceOf = (q) => (q < 0.001 ? "q < .001" : `q = ${q.toFixed(3).replace(/^0/, "")}`);
+const qValue = (q) => (q < 0.001 ? "q < .001" : `q = ${q.toFixed(3).replace(/^0/, "")}`);
 
 const POLARITIES = ["negative", "neutral", "positive"];
 const SIGNS = { positive: "+", neutral: "○", negative: "−" };
-const CLEAR = 0.05;
-const isCorrected = content.overall.corrected;
-const AS_TOLD = "as told";
-const few = (cell) => cell.reviews < content.fewest_reviews;
-const size = (cell) => `${plural(cell.mentions, "mention")} in ${plural(cell.reviews, "review")}${few(cell) ? ", which is few" : ""}`;
-const marked = (cell) => (isCorrected && cell.mentions && !cell.corrected ? ` (${AS_TOLD})` : "");
+const SIGNIFICANT = 0.05;
+const few = (cell) => cell.reviews < content.min_reviews;
+const size = (cell) => `${plural(cell.mentions, "mention")} in ${plural(cell.reviews, "review")}${few(cell) ? ", too few to compare" : ""}`;
 
 function periodName(start) {
   const day = new Date(`${start}T00:00:00Z`);
   const unit = content.periods.unit;
-  const told = (form) => new Intl.DateTimeFormat("en", { timeZone: "UTC", ...form }).format(day);
-  if (unit === "year") return told({ year: "numeric" });
+  const format = (parts) => new Intl.DateTimeFormat("en", { timeZone: "UTC", ...parts }).format(day);
+  if (unit === "year") return format({ year: "numeric" });
   if (unit === "quarter") return `Q${Math.floor(day.getUTCMonth() / 3) + 1} ${day.getUTCFullYear()}`;
-  if (unit === "month") return told({ month: "short", year: "numeric" });
-  return told({ day: "numeric", month: "short", year: "numeric" });
+  if (unit === "month") return format({ month: "short", year: "numeric" });
+  return format({ day: "numeric", month: "short", year: "numeric" });
 }

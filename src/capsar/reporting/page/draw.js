@@ -1,9 +1,9 @@
-// Charts: the forms that Altair made, with data, in the colors of the page's look.
+// Charts: the specifications of charts.js with rows, in the colors of the light or dark theme.
 
 const drawn = new Map();
 const COLORS = { positive: "--positive", negative: "--negative", neutral: "--neutral", ink: "--ink", soft: "--soft", line: "--line", card: "--card", ground: "--middle", on_tone: "--on-tone" };
 
-// A custom property keeps light-dark() as it is written; only a used color is resolved.
+// A custom property keeps light-dark() unresolved; the computed color of an element does not.
 function colors() {
   const probe = element("span");
   document.body.append(probe);
@@ -32,24 +32,24 @@ function config(palette) {
   };
 }
 
-async function draw(id, name, rows, onPick) {
+async function draw(id, name, rows, onSelect) {
   const place = byId(id);
   drawn.get(id)?.view?.finalize();
-  const chart = { name, rows, onPick };
+  const chart = { name, rows, onSelect };
   drawn.set(id, chart);
   const palette = colors();
   const spec = { ...themed(specs[name], palette), config: config(palette), padding: 4, autosize: { type: "fit-x", contains: "padding" }, data: { values: rows } };
   const compiled = vegaLite.compile(spec, { logger: vega.logger(vega.None) }).spec;
   const view = new vega.View(vega.parse(compiled, null, { ast: true }), {
-    expr: capsarInterpreter, renderer: "svg", container: place, hover: true, logLevel: vega.Error, tooltip: showTip, loader: nothingLoads,
+    expr: capsarInterpreter, renderer: "svg", container: place, hover: true, logLevel: vega.Error, tooltip: showTip, loader: noLoader,
   });
-  if (onPick) view.addEventListener("click", (event, item) => item && item.datum && onPick(item.datum));
+  if (onSelect) view.addEventListener("click", (event, item) => item && item.datum && onSelect(item.datum));
   chart.view = view;
   await view.runAsync();
   place.dataset.drawn = "yes";
 }
 
-const nothingLoads = { load: () => Promise.reject(new Error("nothing is loaded")), sanitize: () => Promise.reject(new Error("no links")) };
+const noLoader = { load: () => Promise.reject(new Error("loading is disabled")), sanitize: () => Promise.reject(new Error("links are disabled")) };
 
 function showTip(handler, event, item, value) {
   const tip = byId("tooltip");
@@ -63,11 +63,11 @@ function showTip(handler, event, item, value) {
   tip.style.top = `${Math.min(clientY + 14, innerHeight - tip.offsetHeight - 8)}px`;
 }
 
-function drawAgain() {
-  for (const [id, { name, rows, onPick }] of [...drawn]) draw(id, name, rows, onPick);
+function redrawAll() {
+  for (const [id, { name, rows, onSelect }] of [...drawn]) draw(id, name, rows, onSelect);
 }
 
-function forget(id) {
+function clearChart(id) {
   drawn.get(id)?.view?.finalize();
   drawn.delete(id);
   byId(id).replaceChildren();
@@ -88,7 +88,7 @@ function trendRows(where) {
   return content.periods.starts.map((start, index) => [start, where.by_period[index]])
     .filter(([, cell]) => cell.mentions)
     .map(([start, cell]) => ({
-      start: `${start}T00:00:00`, // of whoever looks: axes tell local time
+      start: `${start}T00:00:00`, // local time, as on the axes
       ...Object.fromEntries(["negative", "positive"].flatMap((one) => [[one, cell[one][0]], [`${one}_low`, cell[one][1]], [`${one}_high`, cell[one][2]]])),
       tip: `${periodName(start)}, ${size(cell)}\n${shareText(cell)}`,
     }));

@@ -1,6 +1,6 @@
-// One aspect: its names, shares, groups, time, and the sentences that speak of it.
+// One aspect: its spellings, shares, groups, periods and example sentences.
 
-const MOST_SENTENCES = 40;
+const MAX_SENTENCES = 40;
 const drill = { aspect: 0, polarity: "", group: -1, back: null };
 
 function openDrill(index, group = -1, polarity = "") {
@@ -11,7 +11,7 @@ function openDrill(index, group = -1, polarity = "") {
   byId("drill-title").replaceChildren(named(aspect.name));
   showVariants(aspect);
   byId("drill-shares").replaceChildren(
-    element("p", { classes: ["hint"], text: `${plural(aspect.mentions, "mention")} in ${plural(aspect.reviews, "review")}; ${percent(aspect.unsure / aspect.mentions)} unsure; told ${aspect.told.map((number, index) => `${percent(number / aspect.mentions)} ${POLARITIES[index]}`).join(", ")}${marked(aspect) ? ", and shown so: the model’s known confusions cannot explain it" : ""}` }),
+    element("p", { classes: ["hint"], text: `${plural(aspect.mentions, "mention")} in ${plural(aspect.reviews, "review")}; ${percent(aspect.low_confidence / aspect.mentions)} with low confidence` }),
     shareRow(aspect), split(aspect));
   byId("tooltip").hidden = true;
   if (!dialog.open) dialog.showModal();
@@ -38,19 +38,19 @@ function showVariants(aspect) {
 function showSentences() {
   const all = content.sentences[drill.aspect];
   const fits = all.filter(({ polarity, group }) => (!drill.polarity || polarity === drill.polarity) && (drill.group < 0 || group === drill.group));
-  byId("sentences").replaceChildren(...fits.slice(0, MOST_SENTENCES).map(sentenceItem));
+  byId("sentences").replaceChildren(...fits.slice(0, MAX_SENTENCES).map(sentenceItem));
   for (const chip of document.querySelectorAll("#filters [data-polarity]")) chip.setAttribute("aria-pressed", String(chip.dataset.polarity === drill.polarity));
   byId("filters").hidden = !all.length;
   const { text_column: column } = content.source;
   byId("drill-hint").textContent = all.length
-    ? `${plural(Math.min(fits.length, MOST_SENTENCES), "sentence")}, drawn by chance, the surest first.`
-    : column ? "No sentence about it was sure enough to be shown." : "The reviews were not kept, so there are no sentences to show. Score with --keep and the name of their column.";
+    ? `${plural(Math.min(fits.length, MAX_SENTENCES), "sentence")}, sampled at random, most confident first.`
+    : column ? "No sentence reaches the minimum confidence." : "The reviews were not kept, so there are no example sentences. Score with --keep and the name of their column.";
 }
 
 function sentenceItem(sentence) {
   const item = element("li", { classes: [sentence.polarity] });
   const quote = element("blockquote", { dir: "auto" });
-  const letters = Array.from(sentence.text); // places count code points
+  const letters = Array.from(sentence.text); // positions count code points
   let position = 0;
   sentence.marks.forEach(([start, end, polarity], index) => {
     if (start < position) return;
@@ -61,10 +61,10 @@ function sentenceItem(sentence) {
     position = end;
   });
   quote.append(letters.slice(position).join(""));
-  const about = [`told ${sentence.polarity}`];
-  if (sentence.sure !== null) about[0] += `, confidence ${sentence.sure.toFixed(2)}`;
-  if (sentence.period >= 0) about.push(periodName(content.periods.starts[sentence.period]));
-  const small = element("small", { text: about.join(" · ") });
+  const details = [sentence.polarity];
+  if (sentence.confidence !== null) details[0] += `, confidence ${sentence.confidence.toFixed(2)}`;
+  if (sentence.period >= 0) details.push(periodName(content.periods.starts[sentence.period]));
+  const small = element("small", { text: details.join(" · ") });
   if (sentence.group >= 0) small.append(" · ", named(content.groups.names[sentence.group]));
   item.append(quote, small);
   return item;
@@ -90,8 +90,8 @@ function prepareDrill() {
   dialog.addEventListener("close", () => {
     byId("tooltip").hidden = true;
     document.body.append(byId("tooltip"));
-    forget("drill-dots");
-    forget("drill-trend");
+    clearChart("drill-dots");
+    clearChart("drill-trend");
     history.replaceState(null, "", location.pathname + location.search);
     drill.back?.focus?.();
   });

@@ -1,28 +1,28 @@
-// What differs and what has changed; what is known to be wrong; how it all was made.
+// Differences, changes, reliability and method.
 
-const LONGEST_LIST = 10;
+const MAX_ROWS = 10;
 
-function clearList(place, rows, title, none, item) {
-  const clear = rows.filter((row) => row.q < CLEAR);
-  const box = element("div", { classes: ["clear"] }, element("h3", { text: title }));
-  if (!clear.length) box.append(element("p", { classes: ["hint"], text: none }));
-  const list = element("ul", {}, ...clear.slice(0, LONGEST_LIST).map(item));
-  if (clear.length) box.append(list);
-  if (clear.length > LONGEST_LIST) {
-    const more = element("button", { type: "button", text: `Show all ${clear.length}` });
-    more.addEventListener("click", () => { list.replaceChildren(...clear.map(item)); more.remove(); });
+function significantList(place, rows, title, none, item) {
+  const significant = rows.filter((row) => row.q < SIGNIFICANT);
+  const box = element("div", { classes: ["significant"] }, element("h3", { text: title }));
+  if (!significant.length) box.append(element("p", { classes: ["hint"], text: none }));
+  const list = element("ul", {}, ...significant.slice(0, MAX_ROWS).map(item));
+  if (significant.length) box.append(list);
+  if (significant.length > MAX_ROWS) {
+    const more = element("button", { type: "button", text: `Show all ${significant.length}` });
+    more.addEventListener("click", () => { list.replaceChildren(...significant.map(item)); more.remove(); });
     box.append(more);
   }
   byId(place).replaceChildren(box);
 }
 
-// Where mostly the neutral share differs, that is what is told.
+// If the neutral share differs most, show that one.
 const isNeutral = (from, to) => Math.abs(to.neutral[0] - from.neutral[0]) > Math.abs(to.net[0] - from.net[0]);
 
 function arrow(from, to) {
   if (isNeutral(from, to)) return element("b", { text: "○ " });
   const up = to.net[0] >= from.net[0];
-  return element("b", { classes: [up ? "up" : "down"], text: up ? "▲ " : "▼ ", ariaLabel: up ? "better: " : "worse: " });
+  return element("b", { classes: [up ? "up" : "down"], text: up ? "▲ " : "▼ ", ariaLabel: up ? "more positive: " : "more negative: " });
 }
 
 function sizes(from, to) {
@@ -30,28 +30,28 @@ function sizes(from, to) {
 }
 
 function showDifferences() {
-  const { names, column, in_all: inAll } = content.groups;
+  const { names, column, total } = content.groups;
   if (names.length < 2) return;
   byId("differences").hidden = false;
-  byId("few").textContent = count(content.fewest_reviews);
+  byId("few").textContent = count(content.min_reviews);
   byId("differences-title").textContent = `By ${column}`;
-  const clear = new Map(content.differences.map((row) => [`${row.aspect} ${row.group}`, row.q]));
+  const qValues = new Map(content.differences.map((row) => [`${row.aspect} ${row.group}`, row.q]));
   const tested = content.differences.some((row) => row.group > 0);
   const rows = content.aspects.slice(0, 14).flatMap((aspect, index) => names.map((group, number) => {
     const cell = aspect.by_group[number];
     if (!cell.mentions) return null;
-    const q = clear.get(`${index} ${tested ? number : 0}`);
-    return { aspect: index, number, name: aspect.name, group, net: cell.net[0], label: points(cell.net[0]) + (q < CLEAR ? " •" : ""), few: few(cell),
-      tip: `${aspect.name}, ${group}\n${size(cell)}\n${shareText(cell)}${q === undefined ? "" : `\nagainst all others: ${chanceOf(q)}`}` };
+    const q = qValues.get(`${index} ${tested ? number : 0}`);
+    return { aspect: index, number, name: aspect.name, group, net: cell.net[0], label: points(cell.net[0]) + (q < SIGNIFICANT ? " •" : ""), few: few(cell),
+      tip: `${aspect.name}, ${group}\n${size(cell)}\n${shareText(cell)}${q === undefined ? "" : `\ncompared with all others: ${qValue(q)}`}` };
   })).filter(Boolean);
-  byId("grid").style.setProperty("--least", `${12 + names.length * 4.5}rem`);
+  byId("grid").style.setProperty("--least", `${12 + names.length * 7.2}rem`);
   draw("grid", "grid", rows, ({ aspect, number }) => openDrill(aspect, number));
-  const none = `No ${column} differs clearly from all others in any aspect.`;
-  clearList("difference-list", content.differences, "Clear differences", none, (row) => element("li", {},
+  const none = `No ${column} differs significantly from all others in any aspect.`;
+  significantList("difference-list", content.differences, "Significant differences", none, (row) => element("li", {},
     arrow(row.rest, row.here), named(names[row.group]), ", ", opener(row.aspect, row.group), ": ",
     element("b", { text: sizes(row.here, row.rest)[0] }),
-    element("span", { classes: ["from"], text: ` against ${sizes(row.here, row.rest)[1]} elsewhere, ${chanceOf(row.q)}` })));
-  if (inAll > names.length) byId("difference-list").append(element("p", { classes: ["hint"], text: `The ${names.length} most frequent of about ${count(inAll)} are compared, each with all others together.` }));
+    element("span", { classes: ["from"], text: ` compared with ${sizes(row.here, row.rest)[1]} for all others, ${qValue(row.q)}` })));
+  if (total > names.length) byId("difference-list").append(element("p", { classes: ["hint"], text: `The ${names.length} most frequent of about ${count(total)} are compared, each with all others together.` }));
 }
 
 function showChanges() {
@@ -68,11 +68,11 @@ function showChanges() {
   choice.addEventListener("change", show);
   show();
   const half = Math.floor(starts.length / 2);
-  const title = starts.length < 4 ? "" : `What changed since ${periodName(starts[half])}`;
-  if (title) clearList("change-list", content.changes, title, "No aspect is felt clearly differently than before.", (row) => element("li", {},
+  const title = starts.length < 4 ? "" : `Changes since ${periodName(starts[half])}`;
+  if (title) significantList("change-list", content.changes, title, "No aspect has changed significantly.", (row) => element("li", {},
     arrow(row.before, row.after), opener(row.aspect), ": ",
     element("span", { classes: ["from"], text: `${sizes(row.before, row.after)[0]} → ` }), element("b", { text: sizes(row.before, row.after)[1] }),
-    element("span", { classes: ["from"], text: `, ${chanceOf(row.q)}` })));
+    element("span", { classes: ["from"], text: `, ${qValue(row.q)}` })));
 }
 
 function trendTable(where) {
@@ -85,52 +85,38 @@ function trendTable(where) {
   return element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
 }
 
-function showTrust() {
-  const { surety, totals, model } = content;
-  const known = totals.mentions - surety.unknown;
-  byId("surety").hidden = !known;
-  byId("sure-told").textContent = known
-    ? `${count(totals.unsure)} of ${count(known)} mentions had a confidence below ${surety.limit}, of their polarity or of being an aspect. They count in every share, because leaving them out would favor what is easy to tell; as examples they are not shown.`
-    : "The model that scored gave no confidences: it has no calibration.";
+function showReliability() {
+  const { confidence, totals, model } = content;
+  const known = totals.mentions - confidence.unknown;
+  byId("confidence").hidden = !known;
+  byId("confidence-text").textContent = known
+    ? `${count(totals.low_confidence)} of ${count(known)} mentions have a confidence below ${confidence.minimum}, in the aspect or in its polarity. They count in every share, because excluding them would favor easy cases; they are not shown as examples.`
+    : "The model has no calibrated confidences.";
   if (known) {
-    const width = 1 / surety.bins.length;
-    draw("surety", "surety", surety.bins.map((mentions, bin) => ({
-      low: bin * width, high: (bin + 1) * width, share: mentions / known, unsure: (bin + 0.5) * width < surety.limit,
+    const width = 1 / confidence.bins.length;
+    draw("confidence", "confidence", confidence.bins.map((mentions, bin) => ({
+      low: bin * width, high: (bin + 1) * width, share: mentions / known, low_confidence: (bin + 0.5) * width < confidence.minimum,
       tip: `${(bin * width).toFixed(2)} to ${((bin + 1) * width).toFixed(2)}\n${plural(mentions, "mention")}, ${percent(mentions / known)}`,
     })));
   }
   if (content.errors.length) {
     const rows = content.errors.map(({ kind, rows: number }) => element("tr", {}, element("td", {}, named(kind)), element("td", { classes: ["number"], text: count(number) })));
-    byId("sure").append(element("h3", { text: "Rows without an answer", style: { "margin-top": "1.2rem" } }), element("table", {}, element("tbody", {}, ...rows)));
+    byId("confidence-card").append(element("h3", { text: "Rows that could not be scored", style: { "margin-top": "1.2rem" } }), element("table", {}, element("tbody", {}, ...rows)));
   }
-  if (model.confusion) byId("confusion").append(confusionTable(model.confusion));
-  byId("limits").append(...model.limits.map((text) => element("li", { text })), ...model.figures.map(([name, value]) => element("li", { text: `${name}: ${value}` })));
-}
-
-function confusionTable(matrix) {
-  const head = ["truly", ...POLARITIES.map((one) => `told ${one}`)].map((text) => element("th", { scope: "col", text }));
-  const rows = matrix.map((row, truth) => {
-    const sum = row.reduce((one, other) => one + other);
-    return element("tr", {}, element("th", { scope: "row", text: POLARITIES[truth] }), ...row.map((number, told) =>
-      element("td", { classes: ["rate", truth === told ? "positive" : "negative"], text: percent(number / sum), title: `${number} of ${sum}`, style: { "--rate": String(number / sum) } })));
-  });
-  const examples = matrix.flat().reduce((one, other) => one + other);
-  return element("table", {}, element("caption", { text: `Measured on ${count(examples)} labelled examples: ${content.model.confusion_source}` }), element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
+  byId("limits").append(...model.limits.map((text) => element("li", { text })), ...model.metrics.map(([name, value]) => element("li", { text: `${name}: ${value}` })));
 }
 
 function showMethod() {
-  const corrected = isCorrected
-    ? "Shares are corrected for the model’s confusion: the shares it told are multiplied by the inverse of its confusion matrix, above. That the matrix is known from some examples only, and that each aspect is confused in its own way, is part of the intervals. Where no mix of polarities would be told so, the matrix does not hold: such shares are shown as told, and marked."
-    : `Shares are those that the model told, not corrected for what it confuses. ${content.model.uncorrected}`;
-  const told = [
-    "A share is of mentions: what part of the times that an aspect is mentioned it is felt so. Aspects are what the model found or was asked about; what it took for an aspect and is none is counted too.",
-    corrected,
-    "Intervals hold 95 % of what might be: other reviews of the same kind are drawn (Dirichlet draws around the counts, with half a count more for each polarity), and mentions in one review count as less than as many reviews (design effect). Groups of one aspect share what the model gets wrong about it, so their intervals overlap even where they clearly differ.",
-    `Shares of small groups are drawn towards the middle, so those of an aspect’s groups and periods need not lie around that of the whole. What fewer than ${content.fewest_reviews} reviews mention is faded.`,
-    `Unsure is a mention whose confidence is below ${content.surety.limit}: the lower of that of being an aspect and that of its polarity. Intervals do not allow for it: they are of shares among all mentions, be they aspects or not.`,
-    `Differences between groups, and between the earlier and the later half of time, are tested on all three shares at once (Hotelling’s test on told shares, with reviews as units), where both sides have at least ${content.fewest_reviews} reviews. q is the rate of false alarms among all differences at least as clear, of all that were tested (Benjamini and Hochberg); what is called clear has q < .05. Groups are not assigned by lot: a difference is no proof of a cause.`,
-    "Names are merged over case, accents, articles, hyphens, plurals and plain misspellings; the names that were merged are shown with each aspect.",
-    "Sentences are drawn by chance among those that the model was sure enough of, and sorted by how sure it was. Colors are what the model told, which may be wrong.",
+  const { min_reviews: reviews, confidence } = content;
+  const texts = [
+    "A share is the part of an aspect’s mentions with a given polarity. Mentions are those that the model extracted, or the given aspects; wrongly extracted aspects are counted too.",
+    "Shares are those of the model’s predictions and include its errors. If the model makes the same errors everywhere, groups and periods remain comparable.",
+    "Intervals cover sampling error only: 95 % of Dirichlet draws around the counts, with half a count added per polarity. Mentions in the same review are not independent, so the counts are first divided by the design effect.",
+    `Groups with fewer than ${reviews} reviews are faded and not compared.`,
+    `A mention has low confidence if the confidence in the aspect or in its polarity is below ${confidence.minimum}. Such mentions count in all shares.`,
+    `Differences between groups, and between the earlier and the later half of the periods, are tested on all three shares at once (Hotelling’s test with reviews as sampling units). q is the false discovery rate (Benjamini and Hochberg); differences with q < .05 are called significant. A difference does not prove a cause.`,
+    "Names of an aspect are merged if they differ in case, accents, articles, hyphens, plural or a simple misspelling; each aspect lists its merged names.",
+    "Example sentences are sampled at random from mentions with sufficient confidence and sorted by confidence. Colors show predictions, which may be wrong.",
   ];
-  byId("method").append(element("ul", {}, ...told.map((text) => element("li", { text }))));
+  byId("method").append(element("ul", {}, ...texts.map((text) => element("li", { text }))));
 }

@@ -1,11 +1,11 @@
-// The table of every aspect: sorted, searched, opened.
+// The table of all aspects: sort, search, open.
 
 const FIRST = 20;
 const table = { key: "mentions", falling: true, all: false };
 
 function sortValue(aspect, key) {
   if (key === "name") return aspect.name.toLocaleLowerCase();
-  if (key === "unsure") return aspect.unsure / aspect.mentions;
+  if (key === "low_confidence") return aspect.low_confidence / aspect.mentions;
   return key === "mentions" ? aspect.mentions : aspect[key][0];
 }
 
@@ -30,18 +30,17 @@ function aspectRow(aspect, index) {
   const name = element("th", { scope: "row" }, opener(index));
   if (others.length) {
     const also = element("span", { classes: ["also"], text: "also " });
-    others.slice(0, 4).forEach((one, place) => also.append(place ? ", " : "", named(one)));
+    others.slice(0, 4).forEach((one, index) => also.append(index ? ", " : "", named(one)));
     if (others.length > 4) also.append(` and ${others.length - 4} more`);
     name.append(also);
   }
-  if (marked(aspect)) name.append(element("span", { classes: ["also"], text: AS_TOLD }));
   const share = (one) => element("td", { classes: ["number", one] }, element("b", { text: percent(aspect[one][0]) }), " ", element("small", { text: range(aspect[one]) }));
   return element("tr", {}, name,
     element("td", { classes: ["number", "count"], text: count(aspect.mentions) }),
     share("negative"),
     element("td", { classes: ["spread"] }, split(aspect)),
     share("positive"),
-    element("td", { classes: ["number", "unsure"], text: percent(aspect.unsure / aspect.mentions) }));
+    element("td", { classes: ["number", "low"], text: percent(aspect.low_confidence / aspect.mentions) }));
 }
 
 function opener(index, group = -1) {

@@ -1,6 +1,6 @@
-// Asks the service, and waits as it is told to when it is busy.
+// Sends requests to the service, and retries when it is busy.
 
-export class Refused extends Error {
+export class RequestError extends Error {
   constructor(status, message) {
     super(message);
     this.status = status;
@@ -9,11 +9,11 @@ export class Refused extends Error {
 
 let key = "";
 
-export function useKey(given) {
-  key = given.trim();
+export function useKey(value) {
+  key = value.trim();
 }
 
-export async function ask(path, content, { onWait = () => {}, attempts = 4 } = {}) {
+export async function request(path, content, { onWait = () => {}, attempts = 4 } = {}) {
   for (let attempt = 1; ; attempt += 1) {
     const headers = key ? { authorization: `Bearer ${key}` } : {};
     const options = { headers };
@@ -26,7 +26,7 @@ export async function ask(path, content, { onWait = () => {}, attempts = 4 } = {
     try {
       response = await fetch(path, options);
     } catch {
-      throw new Refused(0, "The service cannot be reached.");
+      throw new RequestError(0, "The service cannot be reached.");
     }
     if (response.ok) return response.json();
     if (response.status === 503 && attempt < attempts) {
@@ -35,14 +35,14 @@ export async function ask(path, content, { onWait = () => {}, attempts = 4 } = {
       await new Promise((done) => setTimeout(done, 1000 * seconds));
       continue;
     }
-    throw new Refused(response.status, await told(response));
+    throw new RequestError(response.status, await errorMessage(response));
   }
 }
 
-async function told(response) {
+async function errorMessage(response) {
   try {
     return (await response.json()).message;
   } catch {
-    return `The service answered ${response.status}.`;
+    return `The service returned status ${response.status}.`;
   }
 }

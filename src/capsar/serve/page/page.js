@@ -1,61 +1,61 @@
-// What happens on the page: ask, show, pick, share.
+// The behavior of the page: analyze, show, explain, share.
 
-import { Refused, ask, useKey } from "./api.js";
-import { characters, element, showCapsules, showReview, showShading, sureName, sureness } from "./render.js";
+import { RequestError, request, useKey } from "./api.js";
+import { characters, confidence, confidenceName, element, showCapsules, showReview, showScores } from "./render.js";
 
 const EXAMPLES = [
   {
-    name: "A dinner",
+    name: "Restaurant",
     text: "The soup arrived cold and the waiter was rude, but the grilled octopus was superb. We loved our table by the window; the menu changes every week.",
     aspects: "soup, waiter, grilled octopus, table by the window, menu",
   },
   {
-    name: "A laptop",
+    name: "Laptop",
     text: "Gorgeous screen and a keyboard I could type on all day. The battery, sadly, gives up after three hours and the fan never stops.",
     aspects: "screen, keyboard, battery, fan",
   },
   {
-    name: "A hotel",
+    name: "Hotel",
     text: "We booked the room for the pool. The pool was closed, the bed was wonderful, and breakfast is served until ten.",
   },
   {
-    name: "A grudge",
+    name: "Mixed",
     text: "Nobody told us the kitchen closes at nine. The manager apologised, the dessert was free, and it tasted of nothing.",
   },
 ];
 
 const at = (id) => document.getElementById(id);
 let limit = Infinity;
-let turn = 0; // answers to older questions are not shown
-let shownFor = null; // { text, document, explanation, polarity }
+let latest = 0; // number of the latest request; responses to older ones are ignored
+let shown = null; // { text, document, explanation }
 
-function tell(message, { problem = false } = {}) {
+function setStatus(message, { problem = false } = {}) {
   at("status").textContent = message;
   at("status").classList.toggle("problem", problem);
 }
 
 function fail(error) {
-  if (!(error instanceof Refused)) throw error;
+  if (!(error instanceof RequestError)) throw error;
   if (error.status === 401) {
     at("key-row").hidden = false;
     at("key").focus();
   }
-  tell(error.message, { problem: true });
+  setStatus(error.message, { problem: true });
 }
 
 function showSize() {
   const size = characters(at("text").value).length;
-  const known = Number.isFinite(limit) ? ` / ${limit.toLocaleString("en")}` : "";
-  at("size").textContent = `${size.toLocaleString("en")}${known}`;
+  const suffix = Number.isFinite(limit) ? ` / ${limit.toLocaleString("en")}` : "";
+  at("size").textContent = `${size.toLocaleString("en")}${suffix}`;
   at("size").classList.toggle("over", size > limit);
   return size;
 }
 
-// A browser may take ten seconds to lay out a megabyte, so what is far too long is not let in.
+// A browser may need ten seconds to lay out a megabyte, so a much too long text is not inserted.
 function isFarTooLong(text) {
   if (text.length <= 4 * limit) return false;
   const size = text.length.toLocaleString("en");
-  tell(`A text may have ${limit.toLocaleString("en")} characters; this one has ${size}.`, { problem: true });
+  setStatus(`The limit is ${limit.toLocaleString("en")} characters; this text has ${size}.`, { problem: true });
   return true;
 }
 
@@ -66,48 +66,48 @@ function givenAspects() {
 async function analyze() {
   const text = at("text").value.toWellFormed?.() ?? at("text").value;
   if (!text.trim()) {
-    tell("Write or paste a review first.", { problem: true });
+    setStatus("Enter a review first.", { problem: true });
     at("text").focus();
     return;
   }
   if (showSize() > limit) {
-    tell(`A text may have ${limit.toLocaleString("en")} characters.`, { problem: true });
+    setStatus(`The limit is ${limit.toLocaleString("en")} characters.`, { problem: true });
     return;
   }
   const aspects = givenAspects();
   const path = aspects.length ? "/v1/classify" : "/v1/analyze";
   const content = aspects.length ? { text, aspects } : { text };
-  turn += 1;
-  const mine = turn;
-  at("answer").setAttribute("aria-busy", "true");
-  tell("Reading …");
+  latest += 1;
+  const own = latest;
+  at("result").setAttribute("aria-busy", "true");
+  setStatus("Analyzing …");
   try {
-    const onWait = (seconds) => tell(`The service is busy; asking again in ${seconds} s.`);
-    const found = await ask(path, content, { onWait });
-    if (mine !== turn) return;
-    shownFor = { text, document: found };
+    const onWait = (seconds) => setStatus(`The service is busy; retrying in ${seconds} s.`);
+    const found = await request(path, content, { onWait });
+    if (own !== latest) return;
+    shown = { text, document: found };
     show(path, content, found);
-    await open(surest(found.aspects));
+    await explain(mostConfident(found.aspects));
   } catch (error) {
-    if (mine === turn) fail(error);
+    if (own === latest) fail(error);
   } finally {
-    if (mine === turn) at("answer").removeAttribute("aria-busy");
+    if (own === latest) at("result").removeAttribute("aria-busy");
   }
 }
 
-// Where to begin: at the surest feeling, if there is any.
-function surest(aspects) {
-  const felt = aspects.some(({ polarity }) => polarity !== "neutral");
-  const sure = aspects.map((aspect) => (felt && aspect.polarity === "neutral" ? -1 : sureness(aspect)));
-  return sure.indexOf(Math.max(...sure));
+// The aspect to explain first: the one with the highest confidence; neutral only if all are neutral.
+function mostConfident(aspects) {
+  const isPolar = aspects.some(({ polarity }) => polarity !== "neutral");
+  const values = aspects.map((aspect) => (isPolar && aspect.polarity === "neutral" ? -1 : confidence(aspect)));
+  return values.indexOf(Math.max(...values));
 }
 
 function show(path, content, found) {
-  showReview(at("review"), at("others"), found.text, found.aspects, open);
-  at("sure-name").textContent = sureName(found.aspects[0]);
-  at("answer").hidden = false;
+  showReview(at("review"), at("others"), found.text, found.aspects, explain);
+  at("confidence-name").textContent = confidenceName(found.aspects[0]);
+  at("result").hidden = false;
   const number = found.aspects.length;
-  tell(number === 0 ? "No aspect was found." : `${number} aspect${number === 1 ? "" : "s"}.`);
+  setStatus(number === 0 ? "No aspects found." : `${number} aspect${number === 1 ? "" : "s"}.`);
   const body = JSON.stringify(content).replaceAll("'", String.raw`'\''`);
   at("request").textContent = `curl -H 'content-type: application/json' ${location.origin}${path} \\\n  -d '${body}'`;
   at("json").textContent = JSON.stringify(found, null, 2);
@@ -115,53 +115,54 @@ function show(path, content, found) {
   history.replaceState(null, "", fragment(content));
 }
 
-// Open the capsules as they are for one aspect, or (-1) for the whole text.
-async function open(index) {
-  const { text, document: found } = shownFor;
+// Explain the prediction for one aspect, or (-1) for the whole text.
+async function explain(index) {
+  const { text, document: found } = shown;
   const aspect = found.aspects[index];
-  for (const button of at("answer").querySelectorAll(".mark")) {
+  for (const button of at("result").querySelectorAll(".mark")) {
     button.setAttribute("aria-pressed", String(button.dataset.index === String(index)));
   }
   at("whole").setAttribute("aria-pressed", String(!aspect));
   const content = aspect ? { text, aspect: { start: aspect.start, end: aspect.end } } : { text };
-  const asked = shownFor;
+  const current = shown;
   try {
-    asked.explanation = await ask("/v1/explain", content);
+    current.explanation = await request("/v1/explain", content);
   } catch (error) {
     fail(error);
     return;
   }
-  if (asked !== shownFor) return;
-  const { lengths } = asked.explanation;
+  if (current !== shown) return;
+  const { lengths } = current.explanation;
   const longest = Object.keys(lengths).reduce((a, b) => (lengths[b] > lengths[a] ? b : a));
-  at("opened-title").replaceChildren(
-    "Inside the capsules",
-    ...(aspect ? [" of “", element("bdi", { text: aspect.text }), "”"] : []),
+  at("explanation-title").replaceChildren(
+    "Explanation of ",
+    ...(aspect ? ["“", element("bdi", { text: aspect.text }), "”"] : ["the whole text"]),
   );
-  pick(aspect?.polarity ?? longest);
+  showPolarity(aspect?.polarity ?? longest);
 }
 
-function pick(polarity) {
-  const { explanation } = shownFor;
+function showPolarity(polarity) {
+  const { explanation } = shown;
   const focused = at("capsules").contains(document.activeElement);
-  showCapsules(at("capsules"), explanation.lengths, polarity, pick);
+  showCapsules(at("capsules"), explanation.lengths, polarity, showPolarity);
   if (focused) at("capsules").querySelector(":checked").focus();
-  // The likeness of any two words is well above nothing: shade from the least to the most.
-  showShading(at("about"), at("about-top"), explanation, explanation.about[polarity], polarity, { fromLeast: true });
-  showShading(at("because"), at("because-top"), explanation, explanation.because[polarity], polarity, { fromLeast: false });
+  // Aspect scores have no fixed range: shade from the lowest to the highest.
+  const { aspect_scores: scores, attributions } = explanation;
+  showScores(at("aspect-scores"), at("aspect-scores-top"), explanation, scores[polarity], polarity, { fromLowest: true });
+  showScores(at("attributions"), at("attributions-top"), explanation, attributions[polarity], polarity, { fromLowest: false });
 }
 
 function fragment(content) {
-  const given = new URLSearchParams({ text: content.text });
-  if (content.aspects) given.set("aspects", content.aspects.join(", "));
-  return `#${given}`;
+  const parameters = new URLSearchParams({ text: content.text });
+  if (content.aspects) parameters.set("aspects", content.aspects.join(", "));
+  return `#${parameters}`;
 }
 
 function readFragment() {
-  const given = new URLSearchParams(location.hash.slice(1));
-  if (!given.has("text") || isFarTooLong(given.get("text"))) return;
-  at("text").value = given.get("text");
-  at("aspects").value = given.get("aspects") ?? "";
+  const parameters = new URLSearchParams(location.hash.slice(1));
+  if (!parameters.has("text") || isFarTooLong(parameters.get("text"))) return;
+  at("text").value = parameters.get("text");
+  at("aspects").value = parameters.get("aspects") ?? "";
   showSize();
   analyze();
 }
@@ -169,9 +170,9 @@ function readFragment() {
 async function share() {
   try {
     await navigator.clipboard.writeText(location.href);
-    at("shared").textContent = "Copied. The text is in the link.";
+    at("shared").textContent = "Copied. The link contains the text.";
   } catch {
-    at("shared").textContent = "The link is in the address bar: copy it from there.";
+    at("shared").textContent = "Copy the link from the address bar.";
   }
 }
 
@@ -185,13 +186,13 @@ async function start() {
     });
     at("examples").append(button);
   }
-  at("ask").addEventListener("submit", (event) => {
+  at("form").addEventListener("submit", (event) => {
     event.preventDefault();
     useKey(at("key").value);
     analyze();
   });
   at("text").addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) at("ask").requestSubmit();
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) at("form").requestSubmit();
   });
   at("text").addEventListener("input", showSize);
   for (const [name, carrier] of [["paste", "clipboardData"], ["drop", "dataTransfer"]]) {
@@ -199,12 +200,12 @@ async function start() {
       if (isFarTooLong(event[carrier]?.getData("text/plain") ?? "")) event.preventDefault();
     });
   }
-  at("whole").addEventListener("click", () => open(-1));
+  at("whole").addEventListener("click", () => explain(-1));
   at("share").addEventListener("click", share);
   window.addEventListener("hashchange", readFragment);
   showSize();
   try {
-    const served = await ask("/v1/models");
+    const served = await request("/v1/models");
     at("model").textContent = served.models[0].name;
     limit = served.limits.text_chars;
     showSize();

@@ -1,8 +1,8 @@
-// Shows texts, marks and shades. Everything from outside becomes a text node, never markup.
+// Renders texts, aspect marks and word scores. Input is inserted as text nodes, never as markup.
 
 const SIGNS = { positive: "+", neutral: "○", negative: "−" };
 const TOP_WORDS = 5;
-const IS_WORD = /[\p{L}\p{N}]/u; // punctuation has scores too, and is left unshaded
+const IS_WORD = /[\p{L}\p{N}]/u; // punctuation has scores as well, but is not shaded
 
 export function element(name, options = {}, ...children) {
   const { classes = [], text, ...properties } = options;
@@ -13,25 +13,25 @@ export function element(name, options = {}, ...children) {
   return made;
 }
 
-// The service counts characters as code points, this language as UTF-16 units.
+// The service counts code points, JavaScript counts UTF-16 units.
 export function characters(text) {
   return Array.from(text);
 }
 
-export function sureness(aspect) {
+export function confidence(aspect) {
   return aspect.confidence ?? aspect.scores[aspect.polarity];
 }
 
 export function showReview(place, others, text, aspects, onPick) {
   const letters = characters(text);
   const parts = [];
-  const left = [];
+  const overlapping = [];
   let position = 0;
   const inOrder = aspects.map((aspect, index) => [aspect, index]);
   inOrder.sort(([a], [b]) => a.start - b.start || b.end - a.end);
   for (const [aspect, index] of inOrder) {
     if (aspect.start < position) {
-      left.push(mark(aspect, index, onPick));
+      overlapping.push(mark(aspect, index, onPick));
       continue;
     }
     parts.push(letters.slice(position, aspect.start).join(""), mark(aspect, index, onPick));
@@ -39,12 +39,12 @@ export function showReview(place, others, text, aspects, onPick) {
   }
   parts.push(letters.slice(position).join(""));
   place.replaceChildren(...parts);
-  others.hidden = left.length === 0;
-  others.replaceChildren(element("span", { classes: ["hint"], text: "Also, in the same place:" }), ...left);
+  others.hidden = overlapping.length === 0;
+  others.replaceChildren(element("span", { classes: ["hint"], text: "Overlapping aspects:" }), ...overlapping);
 }
 
 function mark(aspect, index, onPick) {
-  const sure = sureness(aspect);
+  const value = confidence(aspect);
   const button = element(
     "button",
     { type: "button", classes: ["mark", aspect.polarity] },
@@ -52,23 +52,23 @@ function mark(aspect, index, onPick) {
     sign(aspect.polarity),
     element("span", { classes: ["bar"] }),
   );
-  if (aspect.abstained) button.classList.add("unsure");
-  button.style.setProperty("--sure", String(Math.min(1, Math.max(0, sure))));
-  const told = `${aspect.polarity}, ${sureName(aspect)} ${shown(aspect, sure)}`;
-  button.title = told;
-  button.setAttribute("aria-label", `${aspect.text}: ${told}`);
+  if (aspect.abstained) button.classList.add("abstained");
+  button.style.setProperty("--confidence", String(Math.min(1, Math.max(0, value))));
+  const label = `${aspect.polarity}, ${confidenceName(aspect)} ${formatConfidence(aspect, value)}`;
+  button.title = label;
+  button.setAttribute("aria-label", `${aspect.text}: ${label}`);
   button.setAttribute("aria-pressed", "false");
   button.dataset.index = String(index);
   button.addEventListener("click", () => onPick(index));
   return button;
 }
 
-export function sureName(aspect) {
-  return typeof aspect?.confidence === "number" ? "confidence" : "length of its capsule";
+export function confidenceName(aspect) {
+  return typeof aspect?.confidence === "number" ? "confidence" : "capsule length";
 }
 
-function shown(aspect, sure) {
-  return typeof aspect.confidence === "number" ? `${Math.round(100 * sure)} %` : sure.toFixed(2);
+function formatConfidence(aspect, value) {
+  return typeof aspect.confidence === "number" ? `${Math.round(100 * value)} %` : value.toFixed(2);
 }
 
 function sign(polarity) {
@@ -77,11 +77,11 @@ function sign(polarity) {
   return made;
 }
 
-export function showCapsules(place, lengths, picked, onPick) {
+export function showCapsules(place, lengths, selected, onPick) {
   const legend = place.querySelector("legend");
   const rows = Object.entries(lengths).map(([polarity, length]) => {
     const input = element("input", { type: "radio", name: "capsule", value: polarity });
-    input.checked = polarity === picked;
+    input.checked = polarity === selected;
     input.addEventListener("change", () => onPick(polarity));
     const track = element("span", { classes: ["track"] });
     track.style.setProperty("--length", String(length));
@@ -92,20 +92,20 @@ export function showCapsules(place, lengths, picked, onPick) {
   place.replaceChildren(legend, ...rows);
 }
 
-export function showShading(place, top, explanation, scores, polarity, { fromLeast }) {
+export function showScores(place, top, explanation, scores, polarity, { fromLowest }) {
   const letters = characters(explanation.text);
-  const spelled = explanation.words.map(([start, end]) => letters.slice(start, end).join(""));
-  const told = spelled.map((word, index) => [word, scores[index]]).filter(([word]) => IS_WORD.test(word));
-  const known = told.map(([, score]) => score);
-  const least = fromLeast ? known.reduce((a, b) => Math.min(a, b), 1) : 0;
-  const most = known.reduce((a, b) => Math.max(a, b), least + 1e-9);
+  const words = explanation.words.map(([start, end]) => letters.slice(start, end).join(""));
+  const pairs = words.map((word, index) => [word, scores[index]]).filter(([word]) => IS_WORD.test(word));
+  const values = pairs.map(([, score]) => score);
+  const lowest = fromLowest ? values.reduce((a, b) => Math.min(a, b), Infinity) : 0;
+  const highest = values.reduce((a, b) => Math.max(a, b), lowest + 1e-9);
   const parts = [];
   let position = 0;
   explanation.words.forEach(([start, end], index) => {
     parts.push(...between(letters, position, start));
-    const word = element("span", { classes: ["word", polarity], text: spelled[index] });
-    const relative = Math.max(0, (scores[index] - least) / (most - least));
-    const strength = IS_WORD.test(spelled[index]) ? Math.min(1, relative) : 0;
+    const word = element("span", { classes: ["word", polarity], text: words[index] });
+    const relative = Math.max(0, (scores[index] - lowest) / (highest - lowest));
+    const strength = IS_WORD.test(words[index]) ? Math.min(1, relative) : 0;
     word.style.setProperty("--strength", String(strength ** 1.6));
     word.title = scores[index].toFixed(2);
     parts.push(word);
@@ -114,17 +114,17 @@ export function showShading(place, top, explanation, scores, polarity, { fromLea
   parts.push(...between(letters, position, letters.length));
   place.replaceChildren(...parts);
   place.scrollTop = 0;
-  showTop(top, told);
+  showTop(top, pairs);
 }
 
-// What stands between words; a sentence that was not read for this answer is set back.
+// The text between words; sentences that the model did not read for this result are dimmed.
 function between(letters, start, end) {
   const text = letters.slice(start, end).join("");
   return text.trim() ? [element("span", { classes: ["unread"], text })] : [text];
 }
 
-function showTop(place, told) {
-  const best = [...told].sort(([, a], [, b]) => b - a).slice(0, TOP_WORDS);
+function showTop(place, pairs) {
+  const best = [...pairs].sort(([, a], [, b]) => b - a).slice(0, TOP_WORDS);
   const rows = best.map(([word, score]) =>
     element("li", {}, element("b", {}, element("bdi", { text: word })), ` ${score.toFixed(2)}`),
   );

@@ -1,0 +1,246 @@
+"""The service under load, on one core, with its clients on another.
+
+`python benchmarks/serve/main.py PART|all MODEL [SCALE]` measures one part or all, with durations
+multiplied by SCALE, and adds the metrics to `results/serve.json`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from capsar.serve.settings import BatchSize, Settings
+from measure import write_result
+from serve.load import Clients, fuzz, reviews, wrk
+from serve.service import Running, running, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+SERVER_CORE, CLIENT_CORE = 0, 1
+CONNECTIONS = 32
+OVERLOAD = 10
+TURNS = 3
+CHARS = 800
+_BARE = """
+import sys, time
+from capsar import load
+from serve.load import reviews
+analyzer, texts = load(sys.argv[1]), reviews(64)
+analyzer.analyze(texts)
+start, number = time.perf_counter(), 0
+while time.perf_counter() - start < float(sys.argv[2]):
+    number += len(analyzer.analyze(texts))
+print(number / (time.perf_counter() - start))
+"""
+
+
+@contextmanager
+def pinned(settings: Settings) -> Iterator[Running]:
+    """Run a service on its own core."""
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        running(settings, Path(scratch), prefix=("taskset", "-c", str(SERVER_CORE))) as service,
+    ):
+        wrk(service, CONNECTIONS, 2)  # warm up
+        yield service
+
+
+def bare_analyzer(model: str, seconds: float) -> float:
+    """Return the texts per second of the Analyzer alone, on the core of the service."""
+    done = subprocess.run(
+        ["taskset", "-c", str(SERVER_CORE), sys.executable, "-c", _BARE, model, str(seconds)],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
+    )
+    return float(done.stdout)
+
+
+def measure_speed(model: str, scale: float) -> dict[str, float]:
+    """Measure 32 connections relative to the Analyzer alone, and batching relative to none."""
+    one_by_one = Settings(port=0, model=model, batch_size=BatchSize(texts=1))
+    settings = Settings(port=0, model=model)
+    ratios, gains, results, single = [], [], [], []
+    with pinned(settings) as service, pinned(one_by_one) as unbatched:
+        for _ in range(TURNS):
+            bare = bare_analyzer(model, 20 * scale)
+            batched = wrk(service, CONNECTIONS, 20 * scale)
+            without = wrk(unbatched, CONNECTIONS, 20 * scale)
+            single.append(wrk(service, 1, 5 * scale).p50)
+            results.append(batched)
+            ratios.append(batched.good_per_second / bare)
+            gains.append(batched.good_per_second / without.good_per_second)
+            if batched.errors + batched.other + batched.busy + without.errors + without.other:
+                raise SystemExit(f"Some requests failed: {batched}, {without}")
+    return {
+        "service_over_analyzer": statistics.median(ratios),
+        "batching_over_none": statistics.median(gains),
+        "texts_per_s": statistics.median(one.good_per_second for one in results),
+        "p50_ms": 1000 * statistics.median(one.p50 for one in results),
+        "p99_ms": 1000 * statistics.median(one.p99 for one in results),
+        "p999_ms": 1000 * statistics.median(one.p999 for one in results),
+        "one_client_p50_ms": 1000 * statistics.median(single),
+    }
+
+
+def measure_overload(model: str, scale: float) -> dict[str, float]:
+    """Measure ten times the capacity for a minute, and the recovery."""
+    with pinned(Settings(port=0, model=model)) as service:
+        normal = wrk(service, CONNECTIONS, 20 * scale)
+        alone = wrk(service, 1, 3)
+        delay_ms = 100
+        # As many as wait in the queue, and those that retry after a rejection and the delay.
+        waiting = Settings().limits.queue_chars / CHARS
+        retrying = 1.2 * OVERLOAD * normal.good_per_second * delay_ms / 1000
+        connections = min(900, round(waiting + retrying))
+        before = service.memory_mb()
+        probes = Clients(service, 8)
+        load = wrk(service, connections, 60 * scale, delay_ms=delay_ms)
+        end = time.monotonic()
+        probes.stop()
+        memory = service.memory_mb()
+        recovered = _recovery(service, 3 * alone.p50 + 0.005) - end
+        accepted = statistics.quantiles(probes.seconds, n=100)[98]
+        wrong = load.other + load.errors + load.unmarked + probes.counts["unmarked"]
+        wrong += sum(probes.counts.values()) - probes.counts["200"] - probes.counts["503"]
+        good = load.good + probes.counts["200"]
+        return {
+            "overload_offered_over_peak": load.per_second / normal.good_per_second,
+            "goodput_ratio": good / load.seconds / normal.good_per_second,
+            "overload_p99_ms": 1000 * accepted,
+            "overload_p99_over_normal": accepted / normal.p99,
+            "overload_wrong_responses": wrong,
+            "overload_memory_ratio": memory / before,
+            "overload_recovery_s": max(0.0, recovered),
+        }
+
+
+def _recovery(service: Running, seconds: float) -> float:
+    """Return when ten responses in a row were this fast again."""
+    text = {"text": reviews(1)[0]}
+    began, row = time.monotonic(), 0
+    give_up = began + 30
+    while row < 10 and time.monotonic() < give_up:
+        start = time.monotonic()
+        is_good = service.request("/v1/analyze", text)[0] == 200
+        if is_good and time.monotonic() - start < seconds + 0.01:  # includes a new connection
+            row += 1
+        else:
+            began, row = time.monotonic(), 0
+    return began
+
+
+def measure_shutdown(model: str, scale: float) -> dict[str, float]:
+    """Send SIGTERM under load, repeatedly."""
+    lost, completed, slowest = 0, 0, 0.0
+    times = max(1, round(20 * scale))
+    for number in range(times):
+        settings = Settings(port=0, model=model, workers=1 + number % 2)
+        with pinned(settings) as service:
+            clients = Clients(service, 16)
+            time.sleep(1.5)
+            service.process.send_signal(signal.SIGTERM)
+            start = time.monotonic()
+            service.process.wait(60)
+            slowest = max(slowest, time.monotonic() - start)
+            clients.stop()
+            lost += clients.counts["lost"]
+            completed += clients.counts["200"]
+    return {
+        "sigterm_times": times,
+        "sigterm_completed": completed,
+        "sigterm_lost": lost,
+        "sigterm_slowest_s": slowest,
+    }
+
+
+def measure_killing(model: str, scale: float) -> dict[str, float]:
+    """Kill one of two workers: measure the gap without responses and the lost requests."""
+    with pinned(Settings(port=0, model=model, workers=2)) as service:
+        wait_until(lambda: service.log().count('"ready"') == 2, 120)
+        clients = Clients(service, 8, reconnects=True)
+        time.sleep(5 * scale)
+        os.kill(service.workers()[0], signal.SIGKILL)
+        killed = time.monotonic()
+        wait_until(lambda: service.log().count('"ready"') == 3, 120)
+        replaced = time.monotonic() - killed
+        time.sleep(5 * scale)
+        clients.stop()
+    times = sorted(clients.completed_at)
+    gaps = [after - before for before, after in pairwise(times)]
+    return {
+        "kill_lost": clients.counts["lost"],
+        "kill_refused": clients.counts["refused"],
+        "kill_longest_gap_s": max(gaps),
+        "kill_replaced_s": replaced,
+    }
+
+
+def measure_soak(model: str, scale: float) -> dict[str, float]:
+    """Measure the growth of memory during half an hour of load, after a warm-up of many texts."""
+    with pinned(Settings(port=0, model=model)) as service:
+        warm, errors, completed, sizes = 0, 0, 0, []
+        cold = service.memory_mb()
+        while warm < 3000 * scale:
+            warm += wrk(service, 16, 30 * scale).good
+        sizes.append(service.memory_mb())
+        for _ in range(10):
+            load = wrk(service, 16, 180 * scale)
+            errors += load.errors + load.other + load.busy
+            completed += load.good
+            sizes.append(service.memory_mb())
+    return {
+        "soak_minutes": 30 * scale,
+        "soak_completed": completed,
+        "soak_errors": errors,
+        "soak_warm_after": warm,
+        "soak_memory_growth": sizes[-1] / sizes[0] - 1,
+        "soak_memory_growth_second_half": sizes[-1] / sizes[5] - 1,
+        "soak_memory_growth_from_cold": sizes[-1] / cold - 1,
+        "soak_memory_mb": sizes[-1],
+    }
+
+
+def measure_fuzzing(model: str, scale: float) -> dict[str, float]:
+    """Run schemathesis for ten minutes."""
+    with pinned(Settings(port=0, model=model)) as service:
+        number, wrong = fuzz(service.url, round(600 * scale))
+        if wrong:
+            raise SystemExit(wrong)
+        faults = sum(record["level"] == "error" for record in service.records())
+    return {"fuzz_requests": number, "fuzz_faults": faults, "fuzz_seconds": 600 * scale}
+
+
+PARTS: dict[str, Callable[[str, float], dict[str, float]]] = {
+    "speed": measure_speed,
+    "overload": measure_overload,
+    "shutdown": measure_shutdown,
+    "killing": measure_killing,
+    "soak": measure_soak,
+    "fuzzing": measure_fuzzing,
+}
+
+
+def main(part: str = "all", model: str = "fast", scale: str = "1") -> None:
+    os.sched_setaffinity(0, {CLIENT_CORE})
+    for name in PARTS if part == "all" else [part]:
+        metrics = PARTS[name](model, float(scale))
+        write_result("serve", metrics, ("fastapi", "uvicorn", "onnxruntime"), part=name)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

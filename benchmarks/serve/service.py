@@ -1,0 +1,156 @@
+"""Run a service in its own process, with simple clients for it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from capsar.serve.settings import Settings
+
+JSON = {"content-type": "application/json"}
+_CODE = """
+from capsar.serve.server import run
+from capsar.serve.settings import ApiKeys, BatchSize, Limits, Settings, Timeouts
+
+if __name__ == "__main__":
+    run({settings!r})
+"""
+
+
+class Running:
+    """A running service, and clients for it."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.process = process
+        self._log = log
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        """The URL of the service."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def log(self) -> str:
+        """Return the log."""
+        return self._log.read_text(encoding="utf-8")
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the parsed lines of the log."""
+        return [json.loads(line) for line in self.log().splitlines()]
+
+    def request(
+        self,
+        path: str,
+        content: object = None,
+        *,
+        body: bytes | None = None,
+        method: str = "",
+        headers: dict[str, str] | None = None,
+    ) -> tuple[int, dict[str, str], bytes]:
+        """Send a request on a new connection; return status, headers and body."""
+        if content is not None:
+            body = json.dumps(content).encode()
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            connection.request(
+                method or ("GET" if body is None else "POST"),
+                path,
+                body,
+                (JSON if body is not None else {}) | (headers or {}),
+            )
+            response = connection.getresponse()
+            found = {name.lower(): value for name, value in response.getheaders()}
+            return response.status, found, response.read()
+        finally:
+            connection.close()
+
+    def connect(self) -> socket.socket:
+        """Open a connection."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout=30)
+
+    def raw(self, *parts: bytes, pause: float = 0.0) -> bytes:
+        """Send raw bytes, and return everything received until the connection is closed."""
+        with self.connect() as connection:
+            try:
+                for part in parts:
+                    connection.sendall(part)
+                    time.sleep(pause)
+            except (ConnectionResetError, BrokenPipeError):
+                pass  # earlier data can still be read
+            return read_all(connection)
+
+    def workers(self) -> list[int]:
+        """Return the ids of the worker processes, if there are several."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        return [int(pid) for pid in children.split() if b"spawn_main" in _command(int(pid))]
+
+    def memory_mb(self) -> float:
+        """Return the resident memory of the process."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        found = re.search(r"VmRSS:\s+(\d+)", status)
+        assert found
+        return int(found[1]) / 1024
+
+
+def _command(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def read_all(connection: socket.socket) -> bytes:
+    chunks = []
+    try:
+        while chunk := connection.recv(65536):
+            chunks.append(chunk)
+    except ConnectionResetError:
+        pass
+    return b"".join(chunks)
+
+
+@contextmanager
+def running(settings: Settings, folder: Path, *, prefix: tuple[str, ...] = ()) -> Iterator[Running]:
+    """Start a service on a free port, wait until it is ready, and stop it at the end."""
+    log = folder / f"serve-{time.monotonic_ns()}.log"
+    script = folder / f"{log.stem}.py"
+    script.write_text(_CODE.format(settings=settings))
+    with log.open("wb") as stream:
+        process = subprocess.Popen(
+            [*prefix, sys.executable, str(script)],
+            stderr=stream,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+        )
+    service = Running(process, log)
+    try:
+        wait_until(lambda: '"listening"' in service.log() or process.poll() is not None, 60)
+        found = re.search(r"http://[^:]+:(\d+)/", service.log())
+        assert found, service.log()
+        service.port = int(found[1])
+        assert service.request("/readyz")[0] == 200
+        yield service
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def wait_until(condition: Callable[[], bool], seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "timed out"
+        time.sleep(0.02)

@@ -1,0 +1,1 @@
+"""Metrics of the experiments that users do not need: detection, faithfulness, gradients."""

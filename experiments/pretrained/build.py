@@ -1,0 +1,93 @@
+"""Rebuild the bundled models: `python experiments/pretrained/build.py base`, then `… fast`.
+
+Writes the weak labels of both; for `fast`, lets the bundled `base` label lines of pros and cons;
+trains `configs/NAME.toml` (a stopped run resumes) and packs the bundle into `src/capsar/models/`.
+Once `out_of_domain.py`, `smoke_set.py` and the speed benchmark have been run, `--only card` writes
+their results into the model card.
+
+Needs MAMS, Bing Liu's reviews and, for `fast`, GloVe 6B of 100 dimensions below `CAPSAR_DATA`; for
+`base`, all-MiniLM-L6-v2 below `CAPSAR_ENCODERS` (`fetch.py`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).parent.parent)
+
+from capsar import train
+from capsar.bundle import CARD, open_bundle
+from capsar.config import read_config, run_config
+from pretrained.card import LICENSE, VECTORS_LICENSE, facts, render_card, set_card
+from pretrained.packing import pack_bundle
+from pretrained.sets import BUNDLED, MODELS
+from pseudo_labels import label_pros_cons
+from run import CONFIGS, WORK, prepare_process, record_commit
+from weak_labels import write_weak_labels
+
+if TYPE_CHECKING:
+    from capsar.training.loop import StepInfo
+
+STEPS = ("labels", "train", "pack")
+CARD_STEP = "card"
+MAX_SIDED_LABELS = 6000
+MAX_PSEUDO_LABELLED_LINES = 24000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Rebuild a bundled model.")
+    parser.add_argument("name", choices=BUNDLED)
+    parser.add_argument("--vectors", help="the vector file, if it is not below CAPSAR_DATA")
+    parser.add_argument(
+        "--only", choices=(*STEPS, CARD_STEP), help="one step; default: all except the card"
+    )
+    options = parser.parse_args()
+    name: str = options.name
+    prepare_process()
+    steps = (options.only,) if options.only else STEPS
+    folder = WORK / f"pretrained-{name}"
+    if "labels" in steps:
+        print(write_weak_labels(CONFIGS / "base.toml", MAX_SIDED_LABELS))
+        if name == "fast":
+            print({"pseudo-labelled": label_pros_cons("base", MAX_PSEUDO_LABELLED_LINES)})
+    if "train" in steps:
+        content = read_config(CONFIGS / f"{name}.toml").as_dict()
+        content["data"]["vectors"] = options.vectors or content["data"]["vectors"]
+        record_commit(folder)
+        train(run_config(content), folder, on_step=_print_epoch)
+    if "pack" in steps:
+        pack(name, folder)
+    if CARD_STEP in steps:
+        set_card(name, _card(name, folder))
+
+
+def pack(name: str, run: Path) -> None:
+    """Pack the bundle of a run as the bundled model of that name."""
+    trained = open_bundle(run / "bundle")
+    # Weak labels and pseudo-labels come from these two data sets only.
+    own = {
+        "dataset": "mams, bing-liu",
+        "license": LICENSE,
+        "vectors_license": VECTORS_LICENSE[name],
+    }
+    settings = {"trained_on": trained.config["trained_on"] | own, "bundled": facts(name)}
+    pack_bundle(trained.folder, MODELS / name, card=_card(name, run), settings=settings)
+
+
+def _card(name: str, run: Path) -> str:
+    return render_card(name, (run / "bundle" / CARD).read_text(encoding="utf-8"))
+
+
+def _print_epoch(info: StepInfo) -> None:
+    if info.ends_epoch and info.validation:
+        found = info.validation
+        shown = f"macro-F1 {found.polarity.macro_f1:.4f}, span F1 {found.span_f1 or 0:.4f}"
+        print(f"epoch {info.epoch + 1}: validation {shown}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

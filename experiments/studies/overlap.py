@@ -1,0 +1,109 @@
+"""Find training sentences that also occur in a test set: `python experiments/studies/overlap.py`.
+
+Reads the texts (no labels) of every test set and writes the hashes of the training sentences that
+occur in one, exactly or nearly: for the bundled models to `configs/shared-sentences.json`, for
+`capsar-best` to `configs/held-sentences.json`. Training reads such a file (`data.exclude_hashes`)
+and so never opens a test set. Also counts, for the three sets of the paper, the test examples whose
+sentence occurs in the published training set: `results/overlap.json`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).parent.parent)
+
+from capsar.data.catalog import TEST, datasets, find_file, test_examples, training_examples
+from capsar.data.splits import MatchKind, SentenceIndex, decontaminate, sentence_hash
+from capsar.evaluation.evaluate import labeled
+from pseudo_labels import HELD, UNLABELED, read_unlabeled
+from run import CONFIGS, DATASETS, RESULTS, describe_study, write_json
+from weak_labels import PROS_CONS, read_pros_cons
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+BUNDLED = {"mams": ("train", "dev"), "bing-liu": ("train", "train-2"), PROS_CONS: ("text",)}
+LABELED = {
+    "semeval14-restaurants": ("train",),
+    "semeval14-laptops": ("train",),
+    "twitter": ("train",),
+    "mams": ("train", "dev"),
+    "semeval15-restaurants": ("train",),
+    "semeval16-restaurants-english": ("train",),
+    "bing-liu": ("train", "train-2"),
+}
+SHARED = CONFIGS / "shared-sentences.json"
+RESULT = RESULTS / "overlap.json"
+
+
+def read_texts(name: str, part: str) -> Iterator[str]:
+    """Yield the sentences of a part as training reads them."""
+    if name == PROS_CONS:
+        for lines in read_pros_cons(find_file(name, part)).values():
+            yield from lines
+    elif name in UNLABELED:
+        yield from read_unlabeled(name, part)
+    else:
+        yield from (example.text for example in training_examples(name, part))
+
+
+def write_hashes(
+    path: Path, sources: dict[str, tuple[str, ...]], test_sets: list[str], index: SentenceIndex
+) -> None:
+    """Write the hashes of all sentences of some training sources that an index contains."""
+    hashes: dict[str, None] = {}
+    counts: dict[str, dict[str, int]] = {}
+    for name, parts in sources.items():
+        for part in parts:
+            matches: Counter[str] = Counter()
+            for text in dict.fromkeys(read_texts(name, part)):
+                found = index.find(text)
+                matches.update(f"{match.kind} in {other}" for other, match in found.items())
+                if found:
+                    hashes[sentence_hash(text)] = None
+            counts[f"{name}:{part}"] = dict(sorted(matches.items()))
+    content = {
+        "command": "python experiments/studies/overlap.py",
+        "evaluated_on": test_sets,
+        "counts": counts,
+        "hashes": sorted(hashes),
+    }
+    write_json(path, content)
+    print(json.dumps(counts, indent=1), len(hashes))
+
+
+def count_shared(name: str) -> dict[str, int]:
+    """Return the sentences that both published splits contain, and their test examples."""
+    test = labeled(test_examples(name))
+    found = decontaminate(test, {example.text for example in labeled(training_examples(name))})
+    return {
+        "exact": found.dropped[MatchKind.EXACT],
+        "near": found.dropped[MatchKind.NEAR],
+        "examples": len(test) - len(found.kept),
+        "test_examples": len(test),
+    }
+
+
+def main() -> None:
+    index = SentenceIndex()
+    test_sets = [
+        dataset.name
+        for dataset in datasets().values()
+        if dataset.kind == "labelled" and any(file.part == TEST for file in dataset.files)
+    ]
+    for name in test_sets:
+        index.add(name, dict.fromkeys(example.text for example in test_examples(name)))
+    write_hashes(SHARED, BUNDLED, test_sets, index)
+    write_hashes(HELD, LABELED | UNLABELED, test_sets, index)
+    shared = {dataset: count_shared(name) for dataset, name in DATASETS.items()}
+    write_json(RESULT, describe_study("overlap", "studies/overlap.py") | {"shared": shared})
+
+
+if __name__ == "__main__":
+    main()

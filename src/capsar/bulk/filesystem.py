@@ -1,0 +1,257 @@
+"""Local and remote files, identified by a local path or a URI.
+
+Arrow reads S3, Google Cloud Storage and HDFS itself (`s3://bucket/folder`, with optional settings
+such as `?endpoint_override=host:port&scheme=http`). fsspec handles every other scheme.
+"""
+
+from __future__ import annotations
+
+import errno
+import fnmatch
+import os
+import posixpath
+import time
+import uuid
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyarrow import fs, memory_map
+
+from capsar.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_ARROW_SCHEMES = ("s3", "gs", "gcs", "hdfs", "viewfs")
+_FIRST_DELAY_SECONDS = 0.5
+_MAX_DELAY_SECONDS = 15.0
+RETRY_SECONDS = 300.0
+"""How long to retry when remote storage is unavailable."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A file, with its size and version to detect changes."""
+
+    uri: str
+    size: int
+    version: str
+    """Time of the last change, and the ETag if the file system provides one."""
+
+
+def is_local(uri: str) -> bool:
+    """Return whether a URI is on the local file system."""
+    return "://" not in uri or uri.startswith("file://")
+
+
+def normalize(uri: str) -> str:
+    """Return the canonical form of a URI, from which output names are derived."""
+    if is_local(uri):
+        return os.path.abspath(uri.removeprefix("file://"))  # noqa: PTH100  (keeps links)
+    path, mark, settings = uri.partition("?")
+    return path.rstrip("/") + mark + settings
+
+
+def join(folder: str, *names: str) -> str:
+    """Return the URI of a file in a folder."""
+    path, mark, settings = folder.partition("?") if not is_local(folder) else (folder, "", "")
+    return posixpath.join(path, *names) + mark + settings
+
+
+def base_name(uri: str) -> str:
+    """Return the last part of a URI."""
+    path = uri if is_local(uri) else uri.partition("?")[0]
+    return posixpath.basename(path)
+
+
+def retry(uri: str, call: Callable[[], T]) -> T:
+    """Call until remote storage responds; raise errors of the local disk at once."""
+    delays = retry_delays()
+    while True:
+        try:
+            return call()
+        except (FileNotFoundError, PermissionError):
+            raise
+        except OSError:
+            delay = next(delays, None)
+            if is_local(uri) or delay is None:
+                raise
+            time.sleep(delay)
+
+
+def retry_delays() -> Iterator[float]:
+    """Yield the delay before each retry, for about `RETRY_SECONDS` in total."""
+    delay, total = _FIRST_DELAY_SECONDS, 0.0
+    while total < RETRY_SECONDS:
+        yield delay
+        total += delay
+        delay = min(delay * 2, _MAX_DELAY_SECONDS)
+
+
+def open_input(uri: str) -> Any:  # noqa: ANN401  (Arrow has no types)
+    """Open a file for random access."""
+    filesystem, path = _locate(uri)
+    return filesystem.open_input_file(path)
+
+
+def list_inputs(uri: str) -> list[InputFile]:
+    """Return a file, all files below a folder, or the files that match a pattern, sorted.
+
+    Files and folders whose names begin with `.` or `_` are ignored.
+
+    Raises:
+        DataError: If there are none.
+    """
+    if any(sign in base_name(uri) for sign in "*?[") and not _file_type(uri):
+        pattern = base_name(uri)
+        folder = normalize(uri)[: -len(pattern)] if is_local(uri) else uri[: -len(pattern)]
+        below = _list_below(folder or "/", recursive=False)
+        found = [file for file in below if fnmatch.fnmatch(base_name(file.uri), pattern)]
+    elif _file_type(uri) == fs.FileType.Directory:
+        found = _list_below(uri, recursive=True)
+    elif _file_type(uri) == fs.FileType.File:
+        found = [retry(uri, lambda: stat(uri))]
+    else:
+        raise DataError(f"There is no file or folder {uri!r}")
+    if not found:
+        raise DataError(f"There are no files in {uri!r}")
+    return sorted(found, key=lambda file: file.uri)
+
+
+def stat(uri: str) -> InputFile:
+    """Return the current size and version of a file.
+
+    Raises:
+        FileNotFoundError: If it does not exist.
+    """
+    filesystem, path = _locate(uri)
+    entry = filesystem.get_file_info(path)
+    if not entry.is_file:
+        raise FileNotFoundError(errno.ENOENT, "there is no such file", uri)
+    return _input_file(uri, filesystem, entry)
+
+
+def list_names(folder: str) -> list[str]:
+    """Return the names of the files directly in a folder; none if it does not exist."""
+    filesystem, path = _locate(folder)
+    selector = fs.FileSelector(path, allow_not_found=True)
+    entries = retry(folder, lambda: filesystem.get_file_info(selector))
+    return [entry.base_name for entry in entries if entry.is_file]
+
+
+def read_bytes(uri: str) -> bytes | None:
+    """Return the content of a file, or `None` if it does not exist."""
+
+    def read() -> bytes:
+        with open_input(uri) as stream:
+            return bytes(stream.read())
+
+    try:
+        return retry(uri, read)
+    except FileNotFoundError:
+        return None
+
+
+def write_bytes(uri: str, data: bytes) -> None:
+    """Write a small file atomically: readers see all of its content or no file."""
+    if is_local(uri):
+        target = Path(uri)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        scratch = target.with_name(f".{target.name}-{uuid.uuid4().hex}")
+        try:
+            scratch.write_bytes(data)
+            publish(scratch, uri)
+        finally:
+            scratch.unlink(missing_ok=True)
+        return
+    retry(uri, lambda: _upload(uri, data))
+
+
+def publish(finished: Path, uri: str) -> None:
+    """Make a finished file visible under its final name in one step.
+
+    Locally this is a rename, so `finished` must be on the same disk. On remote storage it is one
+    upload, which readers see only when it is complete.
+    """
+    if is_local(uri):
+        with finished.open("rb") as stream:
+            os.fsync(stream.fileno())
+        finished.replace(uri)
+        return
+    filesystem, path = _locate(uri)
+    if isinstance(filesystem, fs.PyFileSystem):
+        filesystem.handler.fs.makedirs(posixpath.dirname(path), exist_ok=True)
+        filesystem.handler.fs.put_file(str(finished), path)
+        return
+    with memory_map(str(finished)) as content:
+        _upload(uri, content.read_buffer())
+
+
+def remove(uri: str) -> None:
+    """Remove a file if it exists."""
+    filesystem, path = _locate(uri)
+    try:
+        filesystem.delete_file(path)
+    except FileNotFoundError:
+        return
+
+
+def _upload(uri: str, data: Any) -> None:  # noqa: ANN401
+    filesystem, path = _locate(uri)
+    if isinstance(filesystem, fs.PyFileSystem):
+        filesystem.handler.fs.makedirs(posixpath.dirname(path), exist_ok=True)
+        filesystem.handler.fs.pipe_file(path, data)
+        return
+    # Write all bytes in one call: an exception between two calls would close the stream, and
+    # closing it completes the upload of a truncated file.
+    with filesystem.open_output_stream(path) as stream:
+        stream.write(data)
+
+
+def _file_type(uri: str) -> Any:  # noqa: ANN401
+    """Return the type of the file at a URI, or `None` if it does not exist."""
+    filesystem, path = _locate(uri)
+    kind = retry(uri, lambda: filesystem.get_file_info(path)).type
+    return kind if kind != fs.FileType.NotFound else None
+
+
+def _list_below(folder: str, *, recursive: bool) -> list[InputFile]:
+    filesystem, root = _locate(folder)
+    selector = fs.FileSelector(root, recursive=recursive)
+    found = []
+    for entry in retry(folder, lambda: filesystem.get_file_info(selector)):
+        inside = posixpath.relpath(entry.path, root)
+        if entry.is_file and not any(part[0] in "._" for part in inside.split("/")):
+            found.append(_input_file(join(normalize(folder), inside), filesystem, entry))
+    return found
+
+
+def _input_file(uri: str, filesystem: Any, entry: Any) -> InputFile:  # noqa: ANN401
+    version = str(entry.mtime_ns)
+    if isinstance(filesystem, fs.PyFileSystem):
+        version += str(filesystem.handler.fs.info(entry.path).get("ETag", ""))
+    return InputFile(normalize(uri), entry.size, version)
+
+
+def _locate(uri: str) -> tuple[Any, str]:
+    """Return the file system of a URI and the path in it."""
+    if is_local(uri):
+        return fs.LocalFileSystem(), normalize(uri)
+    scheme, _, rest = uri.partition("://")
+    path, _, settings = rest.partition("?")
+    if scheme in _ARROW_SCHEMES:
+        return _arrow_filesystem(scheme, path.partition("/")[0], settings), path.rstrip("/")
+    import fsspec
+
+    filesystem, path = fsspec.core.url_to_fs(uri)
+    return fs.PyFileSystem(fs.FSSpecHandler(filesystem)), path
+
+
+@lru_cache(maxsize=64)
+def _arrow_filesystem(scheme: str, bucket: str, settings: str) -> Any:  # noqa: ANN401
+    filesystem, _ = fs.FileSystem.from_uri(f"{scheme}://{bucket}?{settings}".rstrip("?"))
+    return filesystem

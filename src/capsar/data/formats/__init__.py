@@ -1,1 +1,0 @@
-"""One file per format. Readers of files yield rows from a binary stream in constant memory."""

@@ -1,0 +1,333 @@
+"""Readers of users' own files: CSV or TSV with a header, and JSON Lines.
+
+The fields, by their default names, are `text` (required), `aspect`, `polarity`, `start`, `end`,
+`id` and `category`. Without `start` and `end`, an aspect is every occurrence of its exact
+characters. A JSON line may instead hold a list `aspects` of objects with these fields.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, BinaryIO
+
+from capsar.data.records import (
+    MAX_RECORD_BYTES,
+    Line,
+    Notice,
+    ReadItem,
+    parse_label,
+    read_lines,
+    recover,
+)
+from capsar.errors import DataError, FormatError
+from capsar.schema import AspectSpan, Example, find_mentions
+
+_HEADER = "line 1 (the header)"
+_OPTIONS = ("text", "aspect", "polarity")
+"""Fields whose column is named by a command-line option: --text-column and so on."""
+
+FieldsOrError = tuple[str, dict[str, Any] | FormatError]
+"""The position of a record in its file, and its fields by name or its error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The column (CSV) or field (JSON Lines) that holds each field of an example."""
+
+    text: str = "text"
+    aspect: str = "aspect"
+    polarity: str = "polarity"
+    start: str = "start"
+    end: str = "end"
+    id: str = "id"
+    category: str = "category"
+
+    def required(self, *, labeled: bool) -> dict[str, str]:
+        """Return the columns that a file must have besides the text, by field.
+
+        These are columns with a name other than the default and, if labels are needed, `polarity`.
+        """
+        default = asdict(Columns())
+        return {
+            field: column
+            for field, column in asdict(self).items()
+            if field != "text" and (column != default[field] or (labeled and field == "polarity"))
+        }
+
+
+def read_csv(
+    stream: BinaryIO,
+    path: str,
+    *,
+    columns: Columns = Columns(),
+    encoding: str = "utf-8",
+    labeled: bool = False,
+) -> Iterator[ReadItem]:
+    """Yield the items of a CSV file with a header.
+
+    Raises:
+        FormatError: If the header cannot be used; with `labeled`, also if it lacks labels.
+    """
+    header, records = open_csv(stream, path, encoding=encoding)
+    _check_header(header, columns, path, labeled=labeled)
+    for name in (columns.aspect, columns.polarity):
+        if name not in header:
+            yield Notice(_HEADER, f"no column {name!r}")
+    ignored = [name for name in header if name not in asdict(columns).values()]
+    if ignored:
+        yield Notice(_HEADER, "columns not read", ", ".join(map(repr, ignored)))
+    labels: set[str] = set()
+    for record, values in records:
+        if isinstance(values, FormatError):
+            yield values
+        else:
+            yield from recover(_read_fields(values, columns, path, record, labels))
+    _check_labels(labels, path)
+
+
+def open_csv(
+    stream: BinaryIO, path: str, *, encoding: str
+) -> tuple[list[str], Iterator[FieldsOrError]]:
+    """Return the column names of a CSV file and an iterator over its records.
+
+    The delimiter is the most frequent of `,;|` and tab in the header; of `.tsv` files, a tab.
+
+    Raises:
+        FormatError: If the header cannot be read.
+    """
+    source = _CsvLines(read_lines(stream, path, encoding=encoding))
+    header_line = next(source, "")
+    if source.error:
+        raise source.error
+    candidates = "\t" if path.lower().endswith(".tsv") else ",;\t|"
+    delimiter = max(candidates, key=header_line.count)
+    try:
+        cells = next(csv.reader([header_line], delimiter=delimiter, strict=True), [])
+    except csv.Error as error:
+        raise FormatError(path, "line 1", f"the header is not CSV: {error}") from error
+    header = [cell.strip() for cell in cells]
+    return header, _csv_records(header, source, path, delimiter)
+
+
+def _csv_records(
+    header: list[str], source: _CsvLines, path: str, delimiter: str
+) -> Iterator[FieldsOrError]:
+    """Yield each record that is not empty."""
+    reader = csv.reader(source, delimiter=delimiter, strict=True)
+    after_error = False
+    while True:
+        first = source.number + 1
+        source.begin_record()
+        values: list[str] | None = []
+        reason = ""
+        try:
+            values = next(reader, None)
+        except csv.Error as error:
+            reason = f"not CSV: {error}"
+        if values is None and not source.error:
+            return
+        if after_error and source.num_quotes % 2:
+            reason = reason or "a stray quote: this may be the rest of the bad record before it"
+        after_error = bool(reason or source.error)
+        last = source.number
+        record = f"line {first}" if last <= first else f"lines {first} to {last}"
+        if values and not after_error and len(values) != len(header):
+            reason = f"expected {len(header)} fields as in the header, got {len(values)}"
+        if reason or source.error:
+            yield record, source.error or FormatError(path, record, reason)
+        elif any(values or ()):
+            yield record, dict(zip(header, values or (), strict=True))
+
+
+class _CsvLines(Iterator[str]):
+    """Lines for the csv module, and what is known about those of the current record."""
+
+    def __init__(self, lines: Iterator[Line]) -> None:
+        self._lines = lines
+        self.number = 0
+        self.begin_record()
+
+    def begin_record(self) -> None:
+        """Reset what is known about the record."""
+        self.error: FormatError | None = None
+        self.num_quotes = 0
+        self._size = 0
+
+    def __next__(self) -> str:
+        line = next(self._lines)
+        self.number = line.number
+        self.error = self.error or line.error
+        self.num_quotes += line.text.count('"')
+        self._size += len(line.text)
+        if self._size > MAX_RECORD_BYTES:
+            raise csv.Error(f"the record is longer than {MAX_RECORD_BYTES} characters")
+        return line.text + line.ending
+
+
+def _check_header(header: list[str], columns: Columns, path: str, *, labeled: bool) -> None:
+    for field, name in ({"text": columns.text} | columns.required(labeled=labeled)).items():
+        if name not in header:
+            raise FormatError(path, _HEADER, missing_column(name, header, field))
+    if labeled and not {columns.aspect, columns.start} & set(header):
+        raise FormatError(path, _HEADER, missing_column(columns.aspect, header, "aspect"))
+    if (columns.start in header) != (columns.end in header):
+        reason = f"the columns {columns.start!r} and {columns.end!r} go together; found {header!r}"
+        raise FormatError(path, _HEADER, reason)
+    repeated = {name for name in asdict(columns).values() if header.count(name) > 1}
+    if repeated:
+        raise FormatError(path, _HEADER, f"more than one column {sorted(repeated)!r}")
+
+
+def missing_column(name: str, found: list[str], field: str, *, kind: str = "column") -> str:
+    """Return a message that lists the columns found and names the option to use."""
+    option = f"; choose the {field} {kind} with --{field}-column" if field in _OPTIONS else ""
+    return f"no {kind} {name!r}; found {found!r}{option}"
+
+
+def read_jsonl(
+    stream: BinaryIO,
+    path: str,
+    *,
+    columns: Columns = Columns(),
+    encoding: str = "utf-8",
+    labeled: bool = False,
+) -> Iterator[ReadItem]:
+    """Yield the items of a JSON Lines file.
+
+    Raises:
+        FormatError: If no record has a field that was named; with `labeled`, also the polarity.
+    """
+    missing = columns.required(labeled=labeled)
+    found: dict[str, None] = {}
+    labels: set[str] = set()
+    for record, values in read_objects(stream, path, encoding=encoding):
+        if isinstance(values, FormatError):
+            yield values
+            continue
+        if missing:
+            names = _field_names(values)
+            found |= dict.fromkeys(names)
+            missing = {field: name for field, name in missing.items() if name not in names}
+        yield from recover(_read_object(values, columns, path, record, labels))
+    for field, name in missing.items():
+        if found:
+            raise FormatError(
+                path, "the file", missing_column(name, list(found), field, kind="field")
+            )
+    _check_labels(labels, path)
+
+
+def read_objects(stream: BinaryIO, path: str, *, encoding: str) -> Iterator[FieldsOrError]:
+    """Yield the object in each line that is not empty."""
+    for line in read_lines(stream, path, encoding=encoding):
+        record = f"line {line.number}"
+        if line.error:
+            yield record, line.error
+            continue
+        if not line.text.strip():
+            continue
+        try:
+            values = json.loads(line.text)
+        except json.JSONDecodeError as error:
+            reason = f"not JSON: {error.msg} at column {error.colno}"
+        except (RecursionError, ValueError) as error:  # nested too deep, or too many digits
+            reason = f"not readable as JSON: {error}"
+        else:
+            if isinstance(values, dict):
+                yield record, values
+                continue
+            reason = f"expected an object, got {type(values).__name__}"
+        yield record, FormatError(path, record, reason)
+
+
+def _field_names(values: dict[str, Any]) -> list[str]:
+    """Return the names of a JSON record's fields, those of its aspects included."""
+    aspects = values.get("aspects")
+    nested = aspects if isinstance(aspects, list) else []
+    return [name for item in (values, *nested) if isinstance(item, dict) for name in item]
+
+
+def _read_object(
+    values: dict[str, Any], columns: Columns, path: str, record: str, labels: set[str]
+) -> Iterator[ReadItem]:
+    aspects = values.get("aspects")
+    if aspects is None:
+        yield from _read_fields(values, columns, path, record, labels)
+        return
+    if not (isinstance(aspects, list) and all(isinstance(aspect, dict) for aspect in aspects)):
+        raise FormatError(path, record, "'aspects' must be a list of objects")
+    if not aspects:
+        text_only = {columns.text: values.get(columns.text)}
+        yield from _read_fields(text_only, columns, path, record, labels)
+    for number, aspect in enumerate(aspects, start=1):
+        part = f"{record}, aspect {number}"
+        fields = {**values, **aspect}
+        yield from recover(_read_fields(fields, columns, path, part, labels, group=record))
+
+
+def _read_fields(
+    values: Mapping[str, object],
+    columns: Columns,
+    path: str,
+    record: str,
+    labels: set[str],
+    *,
+    group: str = "",
+) -> Iterator[ReadItem]:
+    """Yield the example of one record, and add its label as written to `labels`."""
+    text = values.get(columns.text)
+    if not isinstance(text, str) or not text.strip():
+        found = type(text).__name__ if text and not isinstance(text, str) else "nothing"
+        reason = f"the field {columns.text!r} must hold text, got {found}"
+        raise FormatError(path, record, reason)
+    polarity = None
+    label = values.get(columns.polarity)
+    if label is not None and label != "":
+        labels.add(str(label).strip())
+        polarity = parse_label(path, record, str(label))
+    try:
+        spans = _read_spans(text, values, columns)
+        name = str(values.get(columns.id) or record)
+        category = str(values.get(columns.category) or "")
+        yield Example(text, spans, polarity, name, group or name, category)
+    except DataError as error:
+        raise FormatError(path, record, str(error), polarity=polarity) from error
+
+
+def _read_spans(
+    text: str, values: Mapping[str, object], columns: Columns
+) -> tuple[AspectSpan, ...]:
+    aspect = values.get(columns.aspect)
+    offsets = {name: values.get(name) for name in (columns.start, columns.end)}
+    if aspect is not None and not isinstance(aspect, str):
+        raise DataError(f"the field {columns.aspect!r} must be a string, got {aspect!r:.40}")
+    if all(value in (None, "") for value in offsets.values()):
+        return find_mentions(text, aspect) if aspect else ()
+    span = AspectSpan(*(_parse_offset(value, name) for name, value in offsets.items()))
+    found = text[span.start : span.end]
+    if aspect and found != aspect:
+        raise DataError(
+            f"{aspect!r} is not at {span.start}:{span.end}, where {found!r} is; offsets are "
+            "half-open and count characters of the text as it is in the file"
+        )
+    return (span,)
+
+
+def _parse_offset(value: object, name: str) -> int:
+    try:
+        return int(str(value))
+    except ValueError:
+        raise DataError(f"the field {name!r} must be a whole number, got {value!r:.40}") from None
+
+
+def _check_labels(labels: set[str], path: str) -> None:
+    """Refuse labels whose meaning depends on the convention, once all labels have been read."""
+    if "0" in labels and labels <= {"0", "1"}:
+        reason = (
+            "every polarity is 0 or 1, and 0 may mean negative or neutral; write the words "
+            "negative, neutral and positive"
+        )
+        raise FormatError(path, "the file", reason)

@@ -1,0 +1,1 @@
+"""Inference: from text to predictions, with ONNX Runtime and without torch."""

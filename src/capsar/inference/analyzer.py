@@ -1,0 +1,376 @@
+"""`Analyzer`: texts -> `AspectSentiment`. Everything else in the library predicts through it."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from capsar.bundle import DEFAULT_MODEL, find_bundle
+from capsar.errors import ConfigError, DataError, VersionMismatchError
+from capsar.inference.decoding import (
+    CAPSULES_MODE,
+    MODES,
+    SPANS_MODE,
+    CapsuleScores,
+    Decoder,
+    decode_capsules,
+)
+from capsar.inference.engine import CPU, Engine, read_number
+from capsar.inference.inputs import (
+    Request,
+    as_list,
+    check_many,
+    check_text,
+    iterate_requests,
+    request_aspects,
+)
+from capsar.schema import CLASSES
+from capsar.tokenizer import SEGMENTATION, Span, tokenize_words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from capsar.bundle import Bundle
+    from capsar.inference.engine import Predictions
+    from capsar.inference.inputs import Aspect
+    from capsar.schema import AspectSentiment, Example, Polarity
+
+_DEFAULT_ASPECT_THRESHOLD = 0.4
+_CHUNK = 1024
+"""Maximum number of texts or sentences in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The sentiment capsules of a text, word by word."""
+
+    text: str
+    words: tuple[Span, ...]
+    """The words that were processed, as offsets into the text."""
+    lengths: dict[Polarity, float]
+    """The length of each capsule."""
+    aspect_scores: dict[Polarity, tuple[float, ...]]
+    """How strongly each capsule refers to each word, for ranking words: the dot product of the
+    word's vector and the capsule's reconstruction, scaled to length one."""
+    attributions: dict[Polarity, tuple[float, ...]]
+    """The contribution of each word to each capsule's length; contributions sum to the length."""
+
+
+def load(
+    path: str | Path = DEFAULT_MODEL,
+    *,
+    threads: int = 1,
+    providers: Sequence[str] = CPU,
+    backend: str = "onnxruntime",
+    revision: str | None = None,
+    local_files_only: bool = False,
+) -> Analyzer:
+    """Load a trained model.
+
+    Args:
+        path: The name of a bundled model, the folder of a bundle, or a hub id `owner/name`.
+        threads: CPU threads of the inference engine.
+        providers: Execution providers of ONNX Runtime.
+        backend: The runtime of the encoder. `openvino` (an extra) computes in bf16 if the CPU
+            supports it: several times as fast for a transformer; scores differ in the third
+            decimal.
+        revision: The branch, tag or commit of a hub model.
+        local_files_only: Whether to load a hub model only from the local cache.
+
+    Raises:
+        ArtifactError: If the bundle is missing, damaged or of another version.
+    """
+    bundle = find_bundle(path, revision=revision, local_files_only=local_files_only)
+    for key, expected in (("classes", list(map(str, CLASSES))), ("segmentation", SEGMENTATION)):
+        found = bundle.config.get(key, expected)
+        if found != expected:
+            raise VersionMismatchError(
+                f"The model {str(path)!r} has the {key} {found!r}; this release supports "
+                f"{expected!r}. Use the release that trained it, or train it again."
+            )
+    return Analyzer(bundle, Engine(bundle, threads=threads, providers=providers, backend=backend))
+
+
+@dataclass(slots=True)
+class _Review:
+    """The aspects of a review that is being processed."""
+
+    aspects: list[AspectSentiment] = field(default_factory=list)
+    is_complete: bool = False
+
+
+class Analyzer:
+    """Finds aspects and the sentiment toward them; made by `load`. Threads may share it."""
+
+    def __init__(self, bundle: Bundle, engine: Engine) -> None:
+        self._engine = engine
+        self.modes: tuple[str, ...] = MODES if engine.has_span_head else (CAPSULES_MODE,)
+        """The extraction modes of this model, the default first."""
+        self._decoder = Decoder.from_config(bundle.config)
+        self._threshold = read_number(bundle, "aspect_threshold", _DEFAULT_ASPECT_THRESHOLD)
+
+    def classify(
+        self,
+        texts: Iterable[str],
+        aspects: Iterable[Aspect | Sequence[Aspect]],
+        *,
+        min_confidence: float = 0.0,
+    ) -> list[list[AspectSentiment]]:
+        """Return the sentiment toward given aspects: one list per text, in their order.
+
+        Only the sentences of a review that mention an aspect are used: scores are the mean over
+        them, offsets are those of the first mention.
+
+        Args:
+            texts: A list of texts, or a pandas column.
+            aspects: The aspects of each text.
+            min_confidence: Predictions with a lower confidence are marked as `abstained`.
+
+        Raises:
+            ConfigError: If `min_confidence` is given and the model is not calibrated.
+            AspectNotFoundError: If an aspect given as text does not occur in its text.
+            DataError: If a text is not a string, a span ends outside its text, or the numbers of
+                texts and aspects differ.
+        """
+        check_many(texts, "texts")
+        check_many(aspects, "aspects (those of each text)")
+        texts, aspects = list(texts), list(aspects)
+        if len(texts) != len(aspects):
+            raise DataError(f"{len(texts)} texts need as many aspects, got {len(aspects)}")
+        pairs = zip(texts, aspects, strict=True)
+        return list(self.classify_stream(pairs, min_confidence=min_confidence))
+
+    def classify_stream(
+        self,
+        pairs: Iterable[tuple[str, Aspect | Sequence[Aspect]]],
+        *,
+        min_confidence: float = 0.0,
+    ) -> Iterator[list[AspectSentiment]]:
+        """Yield the results of `classify` one by one, with at most 1024 texts in memory."""
+        self._check_confidence(min_confidence)
+        check_many(pairs, "pairs of a text and its aspects")
+        iterator = enumerate(pairs)
+        while chunk := list(islice(iterator, _CHUNK)):
+            located = []
+            for number, (text, aspects) in chunk:
+                try:
+                    located.append(request_aspects(text, as_list(aspects)))
+                except DataError as error:
+                    if number == 0 and len(chunk) == 1:
+                        raise
+                    raise _numbered(error, number) from None
+            predicted = iter(self._engine.predict([r for one in located for r in one.requests]))
+            for (_, (text, _)), one in zip(chunk, located, strict=True):
+                lengths = one.mean_lengths([next(predicted).lengths for _ in one.requests])
+                spans = [(span.start, span.end) for span in one.first]
+                found = self._decoder.decode(text, spans, lengths, min_confidence=min_confidence)
+                yield [
+                    replace(aspect, windowed=True) if one.is_windowed(i) else aspect
+                    for i, aspect in enumerate(found)
+                ]
+
+    def analyze(
+        self, texts: Iterable[str], *, mode: str | None = None, min_confidence: float = 0.0
+    ) -> list[list[AspectSentiment]]:
+        """Extract aspects and their sentiment from each text.
+
+        A text is a review of any length, processed sentence by sentence; offsets refer to the text.
+
+        Args:
+            texts: A list of texts, or a pandas column.
+            mode: How aspects are extracted: `spans`, by the span head, or `capsules`, from the
+                capsules, as in the paper. The default is `spans` if the model has a span head.
+            min_confidence: Aspects are marked as `abstained` if one of their confidences is lower.
+
+        Raises:
+            ConfigError: If the mode is unknown or not supported by the model, or `min_confidence`
+                is given without calibrated confidences.
+            DataError: If a text is not a string.
+        """
+        return list(self.analyze_stream(texts, mode=mode, min_confidence=min_confidence))
+
+    def analyze_stream(
+        self, texts: Iterable[str], *, mode: str | None = None, min_confidence: float = 0.0
+    ) -> Iterator[list[AspectSentiment]]:
+        """Yield the results of `analyze` one by one, with at most 1024 sentences in memory."""
+        mode = self._check_mode(mode)
+        self._check_confidence(min_confidence, mode)
+        check_many(texts, "texts")
+        waiting: deque[_Review] = deque()
+
+        def sentences() -> Iterator[tuple[_Review, Request | None]]:
+            for number, text in enumerate(texts):
+                try:
+                    check_text(text)
+                except DataError as error:
+                    raise _numbered(error, number) from None
+                review = _Review()
+                waiting.append(review)
+                for request in iterate_requests(text):
+                    yield review, request
+                review.is_complete = True
+                yield review, None  # so that empty texts fill a chunk too
+
+        iterator = sentences()
+        while chunk := list(islice(iterator, _CHUNK)):
+            requests = [(review, request) for review, request in chunk if request is not None]
+            extracted = self._extract([r for _, r in requests], mode, min_confidence)
+            for (review, _), aspects in zip(requests, extracted, strict=True):
+                review.aspects += aspects
+            while waiting and waiting[0].is_complete:
+                yield waiting.popleft().aspects
+
+    def _extract(
+        self, requests: list[Request], mode: str, min_confidence: float
+    ) -> Iterator[list[AspectSentiment]]:
+        if mode == SPANS_MODE:
+            extracted = self._engine.extract(requests)
+            for request, found in zip(requests, extracted, strict=True):
+                words = request.words
+                spans = [(words[first][0], words[end - 1][1]) for first, end in found.spans]
+                yield self._decoder.decode(
+                    request.text,
+                    spans,
+                    found.lengths,
+                    found.scores,
+                    min_confidence=min_confidence,
+                    windowed=request.windowed,
+                )
+            return
+        predicted = self._engine.predict(requests, ("similarity",))
+        for request, rows in zip(requests, predicted, strict=True):
+            aspects = decode_capsules(
+                request.text,
+                request.words,
+                rows.lengths[0],
+                rows.scores["similarity"][0],
+                threshold=self._threshold,
+            )
+            yield [replace(a, windowed=True) for a in aspects] if request.windowed else aspects
+
+    def _check_mode(self, mode: str | None) -> str:
+        chosen = self.modes[0] if mode is None else mode
+        if chosen not in MODES:
+            raise ConfigError(f"mode must be one of {', '.join(MODES)}, got {mode!r}")
+        if chosen not in self.modes:
+            raise ConfigError(
+                f"This model has no span head, which mode {mode!r} needs. Train one with "
+                "model.span_weight above 0, or use mode 'capsules'."
+            )
+        return chosen
+
+    def _check_confidence(self, min_confidence: float, mode: str = SPANS_MODE) -> None:
+        if not 0 <= min_confidence <= 1:
+            raise ConfigError(f"min_confidence must be from 0 to 1, got {min_confidence!r}")
+        if min_confidence and mode == CAPSULES_MODE:
+            raise ConfigError(
+                "min_confidence needs confidences, which mode 'capsules' does not have. Omit it, "
+                "or use mode 'spans' of a model with a span head."
+            )
+        if min_confidence and self._decoder.polarity is None:
+            raise ConfigError(
+                "min_confidence needs confidences, and this model is not calibrated: it was "
+                "trained with fewer than ten validation sentences. Omit it, or train again with "
+                "more labelled sentences or a larger data.validation_ratio."
+            )
+
+    def explain(self, text: str, aspect: Aspect | None = None) -> Explanation:
+        """Return word scores of a text, for an aspect or for none.
+
+        The words are those of the sentences that mention the aspect, or of all sentences. Lengths
+        and attributions are means over these sentences.
+        """
+        check_text(text)
+        if aspect is None:
+            requests = list(iterate_requests(text)) or [Request.whole_text(text)]
+        else:
+            requests = request_aspects(text, [aspect]).requests
+        predicted = self._engine.predict(requests, ("aspect_scores", "attributions"))
+        lengths = np.mean([rows.lengths[0] for rows in predicted], axis=0)
+        scores = [rows.scores["aspect_scores"][0] for rows in predicted]
+        weight = np.float32(len(requests))
+        attributions = [rows.scores["attributions"][0] / weight for rows in predicted]
+        return Explanation(
+            text=text,
+            words=tuple(word for request in requests for word in request.words),
+            lengths=dict(zip(CLASSES, lengths.tolist(), strict=True)),
+            aspect_scores=_by_class(scores),
+            attributions=_by_class(attributions),
+        )
+
+    def predict_lengths(self, examples: Sequence[Example]) -> NDArray[np.float32]:
+        """Return the capsule lengths of each example (n, C): the `Predictor` of evaluation."""
+        return _lengths(self._predict(_requests(examples)))
+
+    def calibrate(self, lengths: NDArray[np.float32]) -> NDArray[np.float64] | None:
+        """Return the probabilities of capsule lengths (n, C), if the model is calibrated."""
+        calibration = self._decoder.polarity
+        return None if calibration is None else calibration.apply(lengths)
+
+    def score_examples(self, examples: Sequence[Example]) -> list[CapsuleScores]:
+        """Return capsule lengths and attributions of each example."""
+        predicted = self._predict(_requests(examples), ("attributions",))
+        return [
+            CapsuleScores(rows.lengths[0], rows.scores["attributions"][0]) for rows in predicted
+        ]
+
+    def score_sentences(self, texts: Sequence[str]) -> list[CapsuleScores]:
+        """Return capsule lengths and aspect scores of each text, without an aspect."""
+        for text in texts:
+            check_text(text)
+        predicted = self._predict(map(Request.whole_text, texts), ("aspect_scores",))
+        return [
+            CapsuleScores(rows.lengths[0], rows.scores["aspect_scores"][0]) for rows in predicted
+        ]
+
+    def predict_words(
+        self, examples: Sequence[Example], kept: Sequence[Sequence[int]]
+    ) -> NDArray[np.float32]:
+        """Return the capsule lengths (n, C) of examples of which only some words are kept."""
+        requests = (
+            Request(example.text, [words[i] for i in some], [example.spans])
+            for example, some in zip(examples, kept, strict=True)
+            for words in [tokenize_words(example.text)]
+        )
+        return _lengths(self._predict(requests))
+
+    def read_states(self, texts: Sequence[str]) -> Iterator[NDArray[np.float32]]:
+        """Yield the hidden states of each text's words (W, H), for feature distillation."""
+        requests = map(Request.whole_text, texts)
+        while chunk := list(islice(requests, _CHUNK)):
+            yield from self._engine.read_states(chunk)
+
+    def _predict(
+        self, requests: Iterable[Request], outputs: tuple[str, ...] = ()
+    ) -> Iterator[Predictions]:
+        """Yield the predictions of requests, with at most 1024 requests in memory."""
+        iterator = iter(requests)
+        while chunk := list(islice(iterator, _CHUNK)):
+            yield from self._engine.predict(chunk, outputs)
+
+
+def _numbered(error: DataError, number: int) -> DataError:
+    return type(error)(f"Text {number} (counted from 0): {error}")
+
+
+def _requests(examples: Iterable[Example]) -> Iterator[Request]:
+    return (Request.whole_text(example.text, example.spans) for example in examples)
+
+
+def _lengths(predictions: Iterable[Predictions]) -> NDArray[np.float32]:
+    """Return the capsule lengths of predictions of one aspect each (n, C)."""
+    rows = [rows.lengths[0] for rows in predictions]
+    return np.array(rows, dtype=np.float32).reshape(-1, len(CLASSES))
+
+
+def _by_class(scores: list[NDArray[np.float32]]) -> dict[Polarity, tuple[float, ...]]:
+    """Return the word scores of sentences (C, W each) as one tuple per class."""
+    joined = np.concatenate(scores, axis=1).tolist()  # (C, W)
+    return {polarity: tuple(joined[i]) for i, polarity in enumerate(CLASSES)}

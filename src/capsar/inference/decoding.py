@@ -1,0 +1,244 @@
+"""Network outputs -> predictions: tags -> spans, capsules -> aspects, scores -> confidences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from capsar.calibration import Calibration
+from capsar.schema import CLASSES, AspectSentiment
+from capsar.tokenizer import words_within
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from capsar.tokenizer import Span
+
+OUTSIDE, BEGIN, INSIDE = range(3)
+NUM_TAGS = 3
+IGNORE_INDEX = -1
+"""The tag of unlabeled words, which the loss ignores."""
+
+SPANS_MODE, CAPSULES_MODE = MODES = ("spans", "capsules")
+"""How aspects are extracted: by the span head, or, as in the paper, from the capsules."""
+
+ACTIVE_LENGTH = 0.5
+"""A sentiment capsule longer than this is active (the paper's example)."""
+
+
+def encode_tags(words: Sequence[Span], spans: Iterable[Span]) -> list[int]:
+    """Return the tag of each word, given the character offsets of the aspects.
+
+    A word that overlaps an aspect belongs to it. If aspects share a word, the later one begins
+    there.
+
+    >>> encode_tags([(0, 3), (4, 11), (12, 16), (17, 20)], [(4, 16)])
+    [0, 1, 2, 0]
+    """
+    tags = [OUTSIDE] * len(words)
+    for start, end in sorted(spans):
+        covered = words_within(words, start, end)
+        for word in covered:
+            tags[word] = BEGIN if word == covered[0] else INSIDE
+    return tags
+
+
+def decode_spans(logits: NDArray[np.float32], bias: float = 0.0) -> list[Span]:
+    """Return the word spans of the best legal tag sequence.
+
+    A sequence is legal if INSIDE never follows OUTSIDE. The best one has the largest sum of logits.
+
+    Args:
+        logits: Of each word (W, 3).
+        bias: Added to the logit of OUTSIDE: a larger value gives fewer aspects.
+
+    >>> decode_spans(np.array([[0, 1, 9], [0, 5, 1], [0, 1, 2], [3, 0, 0]], np.float32))
+    [(0, 1), (1, 3)]
+    """
+    scores = logits + np.array([bias, 0, 0], dtype=logits.dtype)
+    tags = scores.argmax(-1)
+    before = np.concatenate([[OUTSIDE], tags[:-1]]) if len(tags) else tags
+    if ((tags == INSIDE) & (before == OUTSIDE)).any():
+        tags = _best_legal_tags(scores)
+    spans: list[Span] = []
+    for word in np.flatnonzero(tags != OUTSIDE).tolist():
+        if tags[word] == BEGIN:
+            spans.append((word, word + 1))
+        else:
+            spans[-1] = (spans[-1][0], word + 1)
+    return spans
+
+
+def _best_legal_tags(scores: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Return the legal tags with the largest sum of scores (Viterbi)."""
+    best = scores[0].astype(np.float64)
+    best[INSIDE] = -np.inf
+    origins = np.zeros(scores.shape, dtype=np.int64)
+    for word in range(1, len(scores)):
+        anywhere = int(best.argmax())
+        within = BEGIN + int(best[BEGIN:].argmax())
+        origins[word] = (anywhere, anywhere, within)
+        best = best[origins[word]] + scores[word]
+    tags = np.zeros(len(scores), dtype=np.int64)
+    tags[-1] = best.argmax()
+    for word in range(len(scores) - 1, 0, -1):
+        tags[word - 1] = origins[word, tags[word]]
+    return tags
+
+
+def span_scores(
+    logits: NDArray[np.float32], spans: Sequence[Span], bias: float = 0.0
+) -> NDArray[np.float64]:
+    """Return the score of each span: the product of the probabilities of its tags.
+
+    Tags are not independent, so the score is not a probability before it is calibrated.
+    """
+    scores = (logits + np.array([bias, 0, 0], dtype=logits.dtype)).astype(np.float64)
+    exponentials = np.exp(scores - scores.max(-1, keepdims=True))
+    probabilities = exponentials / exponentials.sum(-1, keepdims=True)  # (W, 3)
+    found = np.ones(len(spans))
+    for row, (first, end) in enumerate(spans):
+        inside = probabilities[first + 1 : end, INSIDE].prod()
+        found[row] = probabilities[first, BEGIN] * inside
+        if end < len(probabilities):
+            found[row] *= 1 - probabilities[end, INSIDE]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Decoder:
+    """Capsule lengths and span scores -> `AspectSentiment`, with confidences where calibrated."""
+
+    polarity: Calibration | None = None
+    aspect: Calibration | None = None
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Decoder:
+        """Read the calibrations of a bundle's configuration.
+
+        Raises:
+            ArtifactError: If they are damaged.
+        """
+        content = config.get("calibration")
+        found = content if isinstance(content, dict) else {}
+        polarity, aspect = found.get("polarity"), found.get("aspect")
+        return cls(
+            None if polarity is None else Calibration.from_dict(polarity, len(CLASSES)),
+            None if aspect is None else Calibration.from_dict(aspect, 2),
+        )
+
+    def decode(
+        self,
+        text: str,
+        spans: Sequence[Span],
+        lengths: NDArray[np.float32],
+        scores: NDArray[np.float64] | None = None,
+        *,
+        min_confidence: float = 0.0,
+        windowed: bool = False,
+    ) -> list[AspectSentiment]:
+        """Return the prediction of each span.
+
+        Args:
+            text: The text.
+            spans: Character offsets of each aspect.
+            lengths: Capsule lengths (A, C).
+            scores: Span scores (A), if the aspects were extracted.
+            min_confidence: Predictions with a lower confidence are marked as abstained.
+            windowed: Whether the words are a window of a long sentence.
+        """
+        nothing: list[float | None] = [None] * len(spans)
+        confidences = aspect_confidences = nothing
+        if self.polarity is not None and len(spans):
+            probabilities = self.polarity.apply(lengths)
+            rows = np.arange(len(spans))
+            confidences = probabilities[rows, lengths.argmax(-1)].tolist()
+        if scores is not None and self.aspect is not None and len(spans):
+            both = np.stack([1 - scores, scores], axis=1)  # not an aspect, an aspect
+            aspect_confidences = self.aspect.apply(both)[:, 1].tolist()
+        found = []
+        for row, (start, end) in enumerate(spans):
+            known = [c for c in (confidences[row], aspect_confidences[row]) if c is not None]
+            found.append(
+                AspectSentiment(
+                    text=text[start:end],
+                    start=start,
+                    end=end,
+                    polarity=CLASSES[int(lengths[row].argmax())],
+                    scores=dict(zip(CLASSES, lengths[row].tolist(), strict=True)),
+                    confidence=confidences[row],
+                    aspect_confidence=aspect_confidences[row],
+                    abstained=bool(known) and min(known) < min_confidence,
+                    windowed=windowed,
+                )
+            )
+        return found
+
+
+def decode_capsules(
+    text: str,
+    words: Sequence[Span],
+    lengths: NDArray[np.float32],
+    similarity: NDArray[np.float32],
+    *,
+    threshold: float,
+) -> list[AspectSentiment]:
+    """Return the aspects that the active capsules refer to.
+
+    Each active capsule claims its most similar word and all words with a similarity of at least
+    `threshold`. A word claimed by several capsules goes to the one with the largest product of
+    length and similarity. Adjacent words of one capsule form one aspect. Punctuation is never part
+    of an aspect.
+
+    Args:
+        text: The text.
+        words: Its words.
+        lengths: Of the sentiment capsules (C).
+        similarity: Of each capsule and word (C, W or more).
+        threshold: Minimum similarity.
+    """
+    is_word = np.array([any(map(str.isalnum, text[start:end])) for start, end in words], dtype=bool)
+    if not is_word.any():
+        return []
+    active = np.isin(np.arange(len(CLASSES)), active_capsules(lengths)[0])  # (C)
+    scores = np.where(is_word, similarity[:, : len(words)], -np.inf)  # (C, W)
+    claims = (scores >= threshold) | (scores == scores.max(1, keepdims=True))
+    claims &= is_word & active[:, None]
+    weighted = np.where(claims, scores * lengths[:, None], -np.inf)  # (C, W)
+    owners = np.where(claims.any(0), weighted.argmax(0), -1).tolist()  # (W)
+    aspects: list[AspectSentiment] = []
+    previous = -1
+    for (start, end), capsule in zip(words, owners, strict=True):
+        if capsule >= 0:
+            first = aspects.pop().start if capsule == previous else start
+            aspects.append(
+                AspectSentiment(
+                    text=text[first:end],
+                    start=first,
+                    end=end,
+                    polarity=CLASSES[capsule],
+                    scores=dict(zip(CLASSES, lengths.tolist(), strict=True)),
+                )
+            )
+        previous = capsule
+    return aspects
+
+
+@dataclass(frozen=True, slots=True)
+class CapsuleScores:
+    """The sentiment capsules of a sentence."""
+
+    lengths: NDArray[np.float32]
+    """Of the capsules (C)."""
+    scores: NDArray[np.float32]
+    """Of each capsule and word (C, W)."""
+
+
+def active_capsules(lengths: NDArray[np.float32]) -> tuple[list[int], bool]:
+    """Return the active capsules, or else the longest one, and whether any is active."""
+    active = np.flatnonzero(lengths > ACTIVE_LENGTH).tolist()
+    return (active, True) if active else ([int(lengths.argmax())], False)

@@ -1,0 +1,534 @@
+"""Requests -> network outputs, with ONNX Runtime or, for the encoder, OpenVINO."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import numpy as np
+import onnxruntime
+
+from capsar.bundle import CAPSULES, CONFIG, ENCODER, SPANS, TOKENIZER
+from capsar.errors import ArtifactError, ConfigError, DataError, MissingExtraError
+from capsar.inference.decoding import decode_spans, span_scores
+from capsar.inference.inputs import Request
+from capsar.schema import CLASSES
+from capsar.tokenizer import first_subwords, load_tokenizer, pool_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from capsar.bundle import Bundle
+    from capsar.tokenizer import Encoding, Span
+
+T = TypeVar("T")
+
+BACKENDS = ("onnxruntime", "openvino")
+CPU = ("CPUExecutionProvider",)
+_POOLING = {"similarity": "max", "aspect_scores": "max", "attributions": "sum"}
+"""The optional word scores, and how scores of subwords are pooled to words."""
+
+_MAX_THREADS = 512
+_MAX_BATCH_SENTENCES = 64
+_MAX_BATCH_IDS = 8192
+_ROUTED_AT_ONCE = 2**20
+"""Maximum number of ids times mentions over all aspects that are routed together."""
+_ROUTED_PER_ASPECT = 2**25
+"""The same for a single aspect; more would not fit in memory."""
+
+_STATES = ["states", "word_vectors"]
+_GRAPHS = {
+    ENCODER: ({"ids", "mask", "segments"}, {*_STATES}),
+    CAPSULES: (
+        {"states", "word_vectors", "mask", "words", "sentence", "first_words", "want_similarity",
+         "want_attributions"},
+        {"lengths", "similarity", "attributions"},
+    ),
+    SPANS: ({"states", "first_subwords", "word_mask", "similarity", "lengths"}, {"tags"}),
+}  # fmt: skip
+"""The possible inputs and the outputs of each graph."""
+
+_EXTERNAL_DATA = "session.model_external_initializers_file_folder_path"
+"""The folder of a graph's external data: none. The default is the working directory."""
+_FOLD_WEIGHTS = "session.disable_quant_qdq"
+"""Dequantize weights stored as int8 once, when loading, and not in every run."""
+
+
+class _Graph(Protocol):
+    """A graph that threads may share."""
+
+    def run(self, names: list[str], feeds: Mapping[str, Any]) -> list[Any]:
+        """Return the named outputs as ONNX Runtime values; unknown feeds are ignored."""
+        ...
+
+
+class _Session:
+    """A graph on ONNX Runtime."""
+
+    def __init__(
+        self, bundle: Bundle, name: str, options: onnxruntime.SessionOptions, providers: list[str]
+    ) -> None:
+        self._name = name
+        # From memory, not from the file: the graph then has no folder to read other files from.
+        content = bundle.path(name).read_bytes()
+        try:
+            self._session = onnxruntime.InferenceSession(content, options, providers=providers)
+        except Exception as error:
+            raise ArtifactError(
+                f"{name} of the bundle {str(bundle.folder)!r} cannot be loaded: {error}. "
+                "Export the model again."
+            ) from error
+        self.inputs = [value.name for value in self._session.get_inputs()]
+        outputs = {value.name for value in self._session.get_outputs()}
+        known_inputs, known_outputs = _GRAPHS[name]
+        if not set(self.inputs) <= known_inputs or outputs != known_outputs:
+            raise ArtifactError(
+                f"{name} of the bundle {str(bundle.folder)!r} has the inputs {self.inputs} and "
+                f"outputs {sorted(outputs)}, expected {sorted(known_inputs)} and "
+                f"{sorted(known_outputs)}. Export the model again: `capsar export`."
+            )
+
+    def run(self, names: list[str], feeds: Mapping[str, Any]) -> list[Any]:
+        """Return the named outputs; feeds are arrays or outputs of other graphs."""
+        values = {
+            name: onnxruntime.OrtValue.ortvalue_from_numpy(feed)
+            if isinstance(feed := feeds[name], np.ndarray)
+            else feed
+            for name in self.inputs
+        }
+        try:
+            found: list[Any] = self._session.run_with_ort_values(names, values)
+        except Exception as error:  # ONNX Runtime has many exception types
+            raise _run_error(self._name, error) from error
+        return found
+
+
+class _OpenVinoEncoder:
+    """The encoder on OpenVINO, in bf16 if the CPU supports it."""
+
+    def __init__(self, bundle: Bundle, inputs: list[str], threads: int) -> None:
+        if "subwords" not in bundle.config:
+            raise ConfigError(
+                "The backend 'openvino' is for transformers: in bf16, predictions of a recurrent "
+                "encoder would depend on the batch. Omit `backend`."
+            )
+        try:
+            import openvino
+        except ImportError as error:
+            raise MissingExtraError("openvino", "The backend 'openvino'") from error
+        core = openvino.Core()
+        has_bf16 = "BF16" in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+        settings = {
+            "INFERENCE_PRECISION_HINT": "bf16" if has_bf16 else "f32",
+            "INFERENCE_NUM_THREADS": threads,
+            "NUM_STREAMS": 1,
+        }
+        try:
+            graph = core.read_model(_dequantized_encoder(bundle))
+            self._compiled = core.compile_model(graph, "CPU", settings)
+        except RuntimeError as error:
+            raise ArtifactError(
+                f"OpenVINO cannot load {ENCODER} of {str(bundle.folder)!r}: {error}. "
+                "Omit `backend` to use ONNX Runtime."
+            ) from error
+        self._inputs = inputs
+        self._thread = threading.local()
+
+    def run(self, names: list[str], feeds: Mapping[str, Any]) -> list[Any]:
+        """Return the named outputs."""
+        request = getattr(self._thread, "request", None)
+        if request is None:
+            request = self._thread.request = self._compiled.create_infer_request()
+        try:
+            found = request.infer({name: feeds[name] for name in self._inputs})
+        except RuntimeError as error:
+            raise _run_error(ENCODER, error) from error
+        # The request reuses its buffers, so outputs are copied.
+        return [onnxruntime.OrtValue.ortvalue_from_numpy(np.array(found[name])) for name in names]
+
+
+def _session_options(bundle: Bundle, threads: int) -> onnxruntime.SessionOptions:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4  # errors are raised, so they need not be printed
+    options.add_session_config_entry(_EXTERNAL_DATA, os.devnull)
+    if bundle.config.get("store") == "int8":
+        options.add_session_config_entry(_FOLD_WEIGHTS, "1")
+    return options
+
+
+def _dequantized_encoder(bundle: Bundle) -> bytes:
+    """Return the encoder with float weights.
+
+    OpenVINO would compute with int8 weights directly, and with bf16 it has crashed the process.
+    """
+    content = bundle.path(ENCODER).read_bytes()
+    if bundle.config.get("store") != "int8":
+        return content
+    options = _session_options(bundle, 1)
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / ENCODER
+        options.optimized_model_filepath = str(path)
+        onnxruntime.InferenceSession(content, options, providers=list(CPU))
+        return path.read_bytes()
+
+
+def _run_error(name: str, error: Exception) -> ArtifactError:
+    return ArtifactError(
+        f"{name} could not be run: {error}. If memory was short, pass shorter texts; otherwise "
+        "export the model again: `capsar export`."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PaddedBatch:
+    """Encodings padded to one length; all arrays are (S, T)."""
+
+    ids: NDArray[np.int64]
+    mask: NDArray[np.bool_]
+    """Whether an id is not padding."""
+    words: NDArray[np.int64]
+    """The word of each id; -1 for none."""
+    segments: NDArray[np.int64]
+
+    @classmethod
+    def from_encodings(cls, encodings: Sequence[Encoding], window: int = 0) -> PaddedBatch:
+        """Pad encodings to the longest one or, if that exceeds the window, to whole windows."""
+        width = max(1, *(len(encoding.ids) for encoding in encodings))
+        if window and width > window:
+            width += -width % window
+        shape = (len(encodings), width)
+        batch = cls(
+            ids=np.zeros(shape, dtype=np.int64),
+            mask=np.zeros(shape, dtype=bool),
+            words=np.full(shape, -1, dtype=np.int64),
+            segments=np.zeros(shape, dtype=np.int64),
+        )
+        for row, encoding in enumerate(encodings):
+            size = len(encoding.ids)
+            batch.ids[row, :size] = encoding.ids
+            batch.mask[row, :size] = True
+            batch.words[row, :size] = encoding.words
+            batch.segments[row, :size] = encoding.segments
+        return batch
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedBatch:
+    """Encoded sentences, ready to be routed for any number of aspects."""
+
+    states: Any
+    """ONNX Runtime value (S, T, H)."""
+    word_vectors: Any
+    """ONNX Runtime value (S, T, E)."""
+    words: NDArray[np.int64]
+    """The word of each position (S, T); -1 for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Predictions:
+    """The outputs of the capsules for each aspect."""
+
+    lengths: NDArray[np.float32]
+    """(A, C)."""
+    scores: dict[str, NDArray[np.float32]]
+    """The requested scores of each capsule and word (A, C, W), by name:
+
+    `similarity`, the cosine similarity of the word's vector and the capsule's reconstruction;
+    `aspect_scores`, their dot product with the reconstruction scaled to length one, by which words
+    are ranked; `attributions`, the contribution of the word to the capsule's length.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractedSpans:
+    """The spans that the span head found in a sentence."""
+
+    spans: list[Span]
+    """Word indices, half-open."""
+    lengths: NDArray[np.float32]
+    """Capsule lengths (A, C)."""
+    scores: NDArray[np.float64]
+    """Span scores (A)."""
+
+
+class Engine:
+    """The tokenizer and the graphs of a bundle. Threads may share it.
+
+    Args:
+        bundle: A verified bundle.
+        threads: CPU threads per graph.
+        providers: Execution providers of ONNX Runtime, in order of preference.
+        backend: The runtime of the encoder; the other graphs use ONNX Runtime.
+    """
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        *,
+        threads: int = 1,
+        providers: Sequence[str] = CPU,
+        backend: str = "onnxruntime",
+    ) -> None:
+        if type(threads) is not int or not 1 <= threads <= _MAX_THREADS:
+            raise ConfigError(f"threads must be from 1 to {_MAX_THREADS}, got {threads!r}")
+        if backend not in BACKENDS:
+            raise ConfigError(f"backend must be one of {', '.join(BACKENDS)}; got {backend!r}")
+        chosen = [providers] if isinstance(providers, str) else list(providers)
+        available = onnxruntime.get_available_providers()
+        unknown = set(chosen) - set(available)
+        if unknown:
+            raise ConfigError(
+                f"Providers {sorted(unknown)} are not available; available: {', '.join(available)}"
+            )
+        options = _session_options(bundle, threads)
+        # ONNX Runtime opens the encoder in any case, because it refuses external data.
+        encoder = _Session(bundle, ENCODER, options, chosen)
+        self._encoder: _Graph = encoder
+        if backend == "openvino":
+            self._encoder = _OpenVinoEncoder(bundle, encoder.inputs, threads)
+        self._capsules = _Session(bundle, CAPSULES, options, chosen)
+        self.has_span_head = SPANS in bundle.files
+        self._spans = _Session(bundle, SPANS, options, chosen) if self.has_span_head else None
+        self.tokenizer = load_tokenizer(bundle.path(TOKENIZER), bundle.config)
+        self._span_bias = read_number(bundle, "span_bias", 0.0)
+
+    def predict(
+        self, requests: Sequence[Request], outputs: tuple[str, ...] = ()
+    ) -> list[Predictions]:
+        """Return the predictions of each request.
+
+        Args:
+            requests: The requests.
+            outputs: The names of the word scores to compute.
+        """
+
+        def run(some: list[Request], encodings: list[Encoding]) -> Iterator[Predictions]:
+            """Predict one batch."""
+            return self._predict_batch(some, encodings, outputs)
+
+        if not self.tokenizer.reads_aspect:
+            return self._run_batches(requests, run)
+        # The encoder depends on the aspect, so each aspect is a request of its own.
+        single = [Request(r.text, r.words, [spans]) for r in requests for spans in r.aspects]
+        found = iter(self._run_batches(single, run))
+        predictions = []
+        for request in requests:
+            parts = [next(found) for _ in request.aspects]
+            lengths = np.array([part.lengths[0] for part in parts], np.float32)
+            scores = {name: np.stack([part.scores[name][0] for part in parts]) for name in outputs}
+            predictions.append(Predictions(lengths.reshape(-1, len(CLASSES)), scores))
+        return predictions
+
+    def extract(self, requests: Sequence[Request]) -> list[ExtractedSpans]:
+        """Extract the aspects of each request with the span head, and route each of them."""
+        return self._run_batches(requests, self._extract_batch)
+
+    def read_states(self, requests: Sequence[Request]) -> list[NDArray[np.float32]]:
+        """Return the hidden state of the first subword of each word (W, H), per request."""
+        return self._run_batches(requests, self._read_batch)
+
+    def _run_batches(
+        self,
+        requests: Sequence[Request],
+        run: Callable[[list[Request], list[Encoding]], Iterable[T]],
+    ) -> list[T]:
+        """Run requests in batches of similar length, and return the results in their order."""
+        tokens = [request.tokens() for request in requests]
+        aspects: list[list[str]] = [[]] * len(tokens)
+        if self.tokenizer.reads_aspect:
+            aspects = [
+                [words[i] for i in mentions[0]] if (mentions := request.mentions(0)) else []
+                for request, words in zip(requests, tokens, strict=True)
+            ]
+        encodings = self.tokenizer.encode(tokens, aspects)
+        batches: list[list[int]] = []
+        for row in sorted(range(len(encodings)), key=lambda row: len(encodings[row].ids)):
+            width = len(encodings[row].ids)  # of the batch, since earlier rows are shorter
+            size = len(batches[-1]) if batches else _MAX_BATCH_SENTENCES
+            if size == _MAX_BATCH_SENTENCES or (size + 1) * width > _MAX_BATCH_IDS:
+                batches.append([])
+            batches[-1].append(row)
+        results: dict[int, T] = {}
+        for rows in batches:
+            found = run([requests[i] for i in rows], [encodings[i] for i in rows])
+            results.update(zip(rows, found, strict=True))
+        return [results[row] for row in range(len(requests))]
+
+    def _predict_batch(
+        self, requests: list[Request], encodings: list[Encoding], outputs: tuple[str, ...]
+    ) -> Iterator[Predictions]:
+        counts = [len(request.aspects) for request in requests]
+        if not any(counts):
+            nothing = np.zeros((0, len(CLASSES)), dtype=np.float32)
+            yield from (Predictions(nothing, {}) for _ in requests)
+            return
+        first = [
+            [words[0] for words in request.mentions(aspect)]
+            for request in requests
+            for aspect in range(len(request.aspects))
+        ]
+        first_words = np.full((len(first), max(1, *map(len, first))), -1, dtype=np.int64)
+        for row, words in enumerate(first):
+            first_words[row, : len(words)] = words
+        encoded = self.encode(PaddedBatch.from_encodings(encodings, self.tokenizer.window))
+        sentence = np.repeat(np.arange(len(requests)), counts)
+        routed = self.route(encoded, sentence, first_words, outputs)
+        end = 0
+        for request, count in zip(requests, counts, strict=True):
+            start, end = end, end + count
+            num_words = len(request.words)
+            scores = {n: array[start:end, :, :num_words] for n, array in routed.scores.items()}
+            yield Predictions(routed.lengths[start:end], scores)
+
+    def _extract_batch(
+        self, requests: list[Request], encodings: list[Encoding]
+    ) -> Iterator[ExtractedSpans]:
+        """Tag a batch, then route the same states once per span."""
+        encoded = self.encode(PaddedBatch.from_encodings(encodings, self.tokenizer.window))
+        num_sentences = len(requests)
+        no_aspect = np.full((num_sentences, 1), -1, np.int64)
+        routed = self.route(encoded, np.arange(num_sentences), no_aspect, ("similarity",))
+        tags = self.tag(encoded, routed)  # (S, W, 3)
+        logits = [tags[row, : len(request.words)] for row, request in enumerate(requests)]
+        spans = [decode_spans(own, self._span_bias) for own in logits]
+        lengths = np.zeros((0, len(CLASSES)), dtype=np.float32)
+        sentence = np.repeat(np.arange(num_sentences), list(map(len, spans)))
+        if len(sentence):
+            first_words = np.array([[first] for some in spans for first, _ in some], dtype=np.int64)
+            lengths = self.route(encoded, sentence, first_words).lengths
+        end = 0
+        for own, some in zip(logits, spans, strict=True):
+            start, end = end, end + len(some)
+            scores = span_scores(own, some, self._span_bias)
+            yield ExtractedSpans(some, lengths[start:end], scores)
+
+    def _read_batch(
+        self, requests: list[Request], encodings: list[Encoding]
+    ) -> Iterator[NDArray[np.float32]]:
+        encoded = self.encode(PaddedBatch.from_encodings(encodings, self.tokenizer.window))
+        states = encoded.states.numpy()  # (S, T, H)
+        num_words = max(1, *(len(request.words) for request in requests))
+        positions = first_subwords(encoded.words, num_words)  # (S, W)
+        for row, request in enumerate(requests):
+            yield states[row, positions[row, : len(request.words)]]
+
+    def encode(self, batch: PaddedBatch) -> EncodedBatch:
+        """Run the encoder, window by window if sentences are longer than its window."""
+        arrays = {"ids": batch.ids, "mask": batch.mask, "segments": batch.segments}
+        if self.tokenizer.window and batch.ids.shape[1] > self.tokenizer.window:
+            states, word_vectors = self._encode_windows(arrays)
+        else:
+            states, word_vectors = self._encoder.run(_STATES, arrays)
+        return EncodedBatch(states, word_vectors, batch.words)
+
+    def _encode_windows(self, arrays: dict[str, NDArray[Any]]) -> list[Any]:
+        """Encode long sentences a few windows at a time, and join the outputs."""
+        shape, window = arrays["ids"].shape, self.tokenizer.window
+        windows = {name: array.reshape(-1, window) for name, array in arrays.items()}
+        used = np.flatnonzero(windows["mask"].any(1))  # windows that are not only padding
+        joined: list[NDArray[np.float32]] = []
+        at_once = max(1, _MAX_BATCH_IDS // window)
+        for start in range(0, len(used), at_once):
+            some = used[start : start + at_once]
+            found = self._encoder.run(_STATES, {name: w[some] for name, w in windows.items()})
+            for number, value in enumerate(found):
+                rows = value.numpy()  # (some, window, H or E)
+                if len(joined) <= number:
+                    joined.append(np.zeros((len(windows["ids"]), *rows.shape[1:]), np.float32))
+                joined[number][some] = rows
+        return [
+            onnxruntime.OrtValue.ortvalue_from_numpy(array.reshape(*shape, -1)) for array in joined
+        ]
+
+    def route(
+        self,
+        encoded: EncodedBatch,
+        sentence: NDArray[np.int64],
+        first_words: NDArray[np.int64],
+        outputs: tuple[str, ...] = (),
+    ) -> Predictions:
+        """Route encoded sentences for aspects, in bounded memory.
+
+        Args:
+            encoded: The sentences.
+            sentence: The sentence of each aspect (A).
+            first_words: The first word of each mention (A, M); -1 where there is none.
+            outputs: The names of the word scores to compute.
+        """
+        size = encoded.words.shape[1] * first_words.shape[1]
+        if size > _ROUTED_PER_ASPECT:
+            raise DataError(
+                f"An aspect has too many mentions for the length of the text ({size} words times "
+                f"mentions; at most {_ROUTED_PER_ASPECT}). Pass the relevant ones as AspectSpan."
+            )
+        names = {name: "similarity" if name == "aspect_scores" else name for name in outputs}
+        wanted = ["lengths", *dict.fromkeys(names.values())]
+        feeds = {"states": encoded.states, "word_vectors": encoded.word_vectors}
+        feeds |= {"mask": encoded.words >= 0, "words": encoded.words}
+        feeds |= {f"want_{n}": np.array(n in wanted) for n in ("similarity", "attributions")}
+        parts = []
+        at_once = max(1, _ROUTED_AT_ONCE // size)
+        for start in range(0, len(sentence), at_once):
+            rows = slice(start, start + at_once)
+            feeds |= {"sentence": sentence[rows], "first_words": first_words[rows]}
+            parts.append([value.numpy() for value in self._capsules.run(wanted, feeds)])
+        found = dict(zip(wanted, map(np.concatenate, zip(*parts, strict=True)), strict=True))
+        scores = {}
+        for name, output in names.items():
+            values = found[output]  # (A, C, T)
+            if name == "aspect_scores":
+                norms = np.linalg.norm(encoded.word_vectors.numpy(), axis=-1)  # (S, T)
+                values = values * norms[sentence][:, None]
+            scores[name] = pool_words(values, encoded.words[sentence], how=_POOLING[name])
+        return Predictions(found["lengths"], scores)
+
+    def tag(self, encoded: EncodedBatch, routed: Predictions) -> NDArray[np.float32]:
+        """Return the tag logits of each word (S, W, 3), undefined beyond a sentence's last word.
+
+        Args:
+            encoded: The sentences.
+            routed: Each sentence routed without an aspect, with similarity.
+
+        Raises:
+            ConfigError: If the bundle has no span head.
+        """
+        if self._spans is None:
+            raise ConfigError("This model has no span head")
+        found = routed.scores["similarity"]  # (S, C, W)
+        size = max(1, found.shape[-1])
+        word_mask = np.arange(size) <= encoded.words.max(1, keepdims=True)  # (S, W)
+        similarity = np.zeros((*found.shape[:2], size), np.float32)
+        similarity[:, :, : found.shape[-1]] = found
+        feeds = {
+            "states": encoded.states,
+            "first_subwords": first_subwords(encoded.words, size),
+            "word_mask": word_mask,
+            "similarity": np.where(word_mask[:, None], similarity, np.float32(0)),
+            "lengths": routed.lengths,
+        }
+        tags: NDArray[np.float32] = self._spans.run(["tags"], feeds)[0].numpy()
+        return tags
+
+
+def read_number(bundle: Bundle, name: str, default: float) -> float:
+    """Return a number of a bundle's configuration.
+
+    Raises:
+        ArtifactError: If it is not a number.
+    """
+    value = bundle.config.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ArtifactError(
+            f"{name} in {CONFIG} of the model {str(bundle.folder)!r} is {value!r}, not a number. "
+            "Export the model again."
+        )
+    return float(value)

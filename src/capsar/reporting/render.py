@@ -1,0 +1,146 @@
+"""Render a report as CSV, or as one HTML file that loads nothing.
+
+Reviews are untrusted. On the page they are JSON in a block that no browser runs, and are shown as
+text nodes; the content security policy allows only the scripts whose hashes it lists.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import html
+import json
+from importlib.resources import files
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+
+from capsar.errors import ArtifactError
+from capsar.schema import CLASSES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+COLUMNS = (
+    "aspect", "group", "period", "mentions", "reviews", "low_confidence",
+    *(f"{one}{part}" for one in CLASSES for part in ("", "_low", "_high", "_count")),
+    "net", "net_low", "net_high",
+)  # fmt: skip
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FOLDER = files("capsar.reporting") / "page"
+_INTERPRETER = "vega-interpreter.js"
+_SCRIPTS = (
+    "dom.js", "shares.js", "charts.js", "draw.js", "table.js", "lists.js", "drill.js", "report.js",
+)  # fmt: skip
+"""The page's own scripts, joined in this order."""
+
+
+def render_csv(content: dict[str, Any]) -> str:
+    """Return the shares of each aspect, overall and in every group, period and both.
+
+    An empty `aspect`, `group` or `period` stands for all of them.
+    """
+    stream = StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for names, cell in _csv_cells(content):
+        if cell["mentions"]:
+            writer.writerow([*map(_escape_formula, names), *_csv_numbers(cell)])
+    return stream.getvalue()
+
+
+def _csv_cells(content: dict[str, Any]) -> Iterator[tuple[tuple[str, str, str], dict[str, Any]]]:
+    groups, starts = content["groups"]["names"], content["periods"]["starts"]
+    for aspect, parent in [("", content["overall"]), *((a["name"], a) for a in content["aspects"])]:
+        yield (aspect, "", ""), parent
+        for group, cell in zip(groups, parent["by_group"], strict=True):
+            yield (aspect, group, ""), cell
+        for start, cell in zip(starts, parent["by_period"], strict=True):
+            yield (aspect, "", start), cell
+    if groups and starts:
+        for aspect, by_group in zip(
+            content["aspects"], content["by_group_and_period"], strict=True
+        ):
+            for group, by_period in zip(groups, by_group, strict=True):
+                for start, cell in zip(starts, by_period, strict=True):
+                    yield (aspect["name"], group, start), cell
+
+
+def _csv_numbers(cell: dict[str, Any]) -> list[float]:
+    numbers: list[float] = [cell["mentions"], cell["reviews"], cell["low_confidence"]]
+    for polarity, count in zip(CLASSES, cell["counts"], strict=True):
+        numbers += [*cell[str(polarity)], count]
+    return [*numbers, *cell["net"]]
+
+
+def _escape_formula(text: str) -> str:
+    """Return a text that spreadsheets do not run as a formula."""
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def render_page(content: dict[str, Any]) -> str:
+    """Return the HTML page of a report."""
+    scripts = [
+        _read("vendor/vega.min.js"),
+        _read("vendor/vega-lite.min.js"),
+        _interpreter(),
+        "\n".join(map(_read, _SCRIPTS)),
+    ]
+    parts = {
+        "policy": _policy(scripts),
+        "title": html.escape(content["title"]),
+        "style": _read("style.css"),
+        "content": _inert_json(content),
+        "scripts": "\n".join(f"<script>{_checked(script)}</script>" for script in scripts),
+    }
+    # Split first, so that inserted content is never searched for placeholders.
+    first, *rest = _read("index.html").split("{{")
+    page = [first]
+    for piece in rest:
+        name, _, after = piece.partition("}}")
+        page += [parts[name], after]
+    return "".join(page)
+
+
+def _read(name: str) -> str:
+    return _FOLDER.joinpath(name).read_text(encoding="utf-8")
+
+
+def _interpreter() -> str:
+    """Return the library that evaluates charts without `eval`, as a classic script.
+
+    It is published as a module that imports three names; Vega exports all of them.
+    """
+    module = _read(f"vendor/{_INTERPRETER}")
+    imported = "import { ascending, isString, DisallowedObjectProperties } from 'vega-util';"
+    exported = "export { expression as expressionInterpreter };"
+    if imported not in module or exported not in module:
+        raise ArtifactError(f"{_INTERPRETER} is not the version that this release contains")
+    body = module.replace(imported, "").replace(exported, "").partition("//# sourceMappingURL")[0]
+    names = "ascending, isString, DisallowedObjectProperties"
+    return f"var capsarInterpreter = (({{ {names} }}) => {{\n{body}\nreturn expression; }})(vega);"
+
+
+def _inert_json(content: object) -> str:
+    """Return JSON that cannot end its script block or begin a comment."""
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    # A lone surrogate cannot be encoded as UTF-8; browsers read it from its escape.
+    text = "".join(f"\\u{ord(one):04x}" if "\ud800" <= one <= "\udfff" else one for one in text)
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
+
+
+def _checked(script: str) -> str:
+    if "</script" in script.lower() or "<!--" in script:
+        raise ArtifactError("A script of the page contains markup that would end it")
+    return script
+
+
+def _policy(scripts: list[str]) -> str:
+    digests = (hashlib.sha256(script.encode()).digest() for script in scripts)
+    allowed = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )

@@ -1,0 +1,135 @@
+"""One small real run: trained, deleted, repeated, interrupted and resumed."""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import hashlib
+import json
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import run as runs
+from studies.diagnose import diagnose
+
+SETTINGS = (
+    ("data", "vectors", "glove.840B.300d.subset"),
+    ("data", "validation_ratio", 0.1),
+    ("data", "train_ratio", 0.05),
+    ("model", "units", 8),
+    ("model", "primary_dim", 4),
+    ("model", "intermediate_capsules", 4),
+    ("model", "intermediate_dim", 8),
+    ("model", "class_dim", 8),
+    ("train", "max_epochs", 3),
+)
+ONE = runs.Run("tiny", "capsar", "ours", "laptop", 1, SETTINGS)
+THIN = dataclasses.replace(ONE, dataset="restaurant", vector_ratio=0.5)
+VARYING = {"seconds", "evaluated_at", "commit"}
+
+
+@pytest.fixture
+def work(tmp_path: Path, shared: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("CAPSAR_DATA", str(shared))
+    monkeypatch.setattr(runs, "WORK", tmp_path / "runs")
+    monkeypatch.setattr(runs, "RUN_FILES", tmp_path / "results")
+    return tmp_path
+
+
+def metrics_of(run: runs.Run) -> dict[str, Any]:
+    content = run.read()
+    assert content is not None
+    return {name: value for name, value in content.items() if name not in VARYING}
+
+
+@pytest.mark.data
+@pytest.mark.slow
+@pytest.mark.parametrize("run", [ONE, THIN], ids=["all vectors", "half of the vectors"])
+def test_a_deleted_run_gives_the_same_metrics_again(run: runs.Run, work: Path) -> None:
+    assert run.read() is None
+    runs.do_run(run)
+    first = metrics_of(run)
+    assert str(work) not in run.result.read_text(encoding="utf-8")
+    assert first["config"] == run.shown_config()
+    assert first["detection"]["test"]["statistics"]["num_sentences"] in (600, 411)
+    assert first["test"]["metrics"]["num_examples"] in (1120, 638)
+    assert sum(map(sum, first["validation_confusion"])) == first["validation_examples"]
+    assert [case["case"] for case in first["cases"]]
+    for bins in first["calibration"].values():
+        assert len(bins) == 10
+    # Without the run file only, it is evaluated again, not trained again.
+    run.result.unlink()
+    runs.do_run(run)
+    assert metrics_of(run) == first
+    # Without all of it, it is trained again.
+    run.result.unlink()
+    shutil.rmtree(run.folder)
+    runs.do_run(run)
+    assert metrics_of(run) == first
+
+
+def test_a_run_waits_for_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "WORK", tmp_path / "runs")
+    monkeypatch.setattr(runs, "RUN_FILES", tmp_path)
+    ONE.folder.mkdir(parents=True)
+    ended = threading.Event()
+
+    def wait() -> None:
+        runs.do_run(ONE)
+        ended.set()
+
+    waiting = threading.Thread(target=wait, daemon=True)
+    with (ONE.folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        waiting.start()
+        waiting.join(1)
+        assert waiting.is_alive()
+        runs.write_json(ONE.result, {"config_hash": ONE.config_hash})  # the other one has ended
+    waiting.join(60)
+    assert ended.is_set()
+    assert not (ONE.folder / "checkpoints").exists()
+
+
+@pytest.mark.data
+@pytest.mark.slow
+def test_the_diagnosis_resumes(work: Path) -> None:
+    whole = diagnose(ONE, work / "whole")
+    assert [epoch["epoch"] for epoch in whole["epochs"]] == [0, 1, 2]
+    assert all("test_macro_f1" in epoch for epoch in whole["epochs"])
+    kept = work / "whole" / "test.json"
+    found = json.loads(kept.read_text())
+    found.pop("2")  # as if stopped between the last checkpoint and its evaluation
+    kept.write_text(json.dumps(found))
+    assert diagnose(ONE, work / "whole") == whole
+
+
+def test_metrics_of_another_configuration_are_ignored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "RUN_FILES", tmp_path)
+    runs.write_json(ONE.result, {"config_hash": "another"})
+    assert ONE.read() is None
+    runs.write_json(ONE.result, {"config_hash": ONE.config_hash})
+    assert ONE.read() is not None
+    assert [path.name for path in tmp_path.iterdir()] == [ONE.result.name]
+
+
+def test_a_run_file_records_the_hash_of_its_pseudo_labels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "ROOT", tmp_path)
+    monkeypatch.setattr(runs, "commit_of_code", lambda: "0" * 40)
+    run = runs.find_run("capsar-best-restaurant-0")
+    (path,) = run.generated_files()
+    (tmp_path / path).parent.mkdir(parents=True)
+    (tmp_path / path).write_text("{}\n")
+    (tmp_path / "commit").write_text("0\n")
+    from capsar.training.trainer import TrainResult
+
+    result = TrainResult(tmp_path / "bundle", 0, {"validation_accuracy": 0.5}, [], 1.0)
+    described = runs._describe(run, result)
+    assert described["generated_files"] == {path: hashlib.sha256(b"{}\n").hexdigest()}

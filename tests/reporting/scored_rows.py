@@ -1,0 +1,77 @@
+"""Write scored folders from short notes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+_MENTION = pa.struct(
+    [
+        ("text", pa.string()),
+        ("start", pa.int32()),
+        ("end", pa.int32()),
+        ("polarity", pa.string()),
+        (
+            "scores",
+            pa.struct([(name, pa.float32()) for name in ("negative", "neutral", "positive")]),
+        ),
+        ("confidence", pa.float32()),
+        ("aspect_confidence", pa.float32()),
+    ]
+)
+_POLARITIES = {"+": "positive", "o": "neutral", "-": "negative"}
+
+
+def row(
+    notes: str, text: str | None = None, error: str | None = None, **kept: Any
+) -> dict[str, Any]:
+    """Return a row: `"soup:- staff:+.9"` is two mentions, the second with a confidence."""
+    mentioned = [note.rpartition(":") for note in notes.split()]
+    names = [name.replace("_", " ") for name, _, _ in mentioned]
+    text = text if text is not None else " ".join(f"The {name} here." for name in names)
+    mentions, position = [], 0
+    for name, (_, _, sign) in zip(names, mentioned, strict=True):
+        position = text.index(name, position)
+        polarity = _POLARITIES[sign[0]]
+        mentions.append(
+            {
+                "text": name,
+                "start": position,
+                "end": position + len(name),
+                "polarity": polarity,
+                "scores": {one: float(one == polarity) for one in _POLARITIES.values()},
+                "confidence": float(sign[1:]) if sign[1:] else None,
+                "aspect_confidence": None,
+            }
+        )
+        position += len(name)
+    return {**kept, "text": text, "aspects": None if error else mentions, "error": error}
+
+
+def write_rows(
+    folder: Path, rows: list[dict[str, Any]], *, files: int = 1, job: dict[str, Any] | None = None
+) -> Path:
+    """Write rows to some files in the layout of `capsar score`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(files):
+        part = rows[number::files]
+        table = pa.Table.from_pylist(
+            [
+                {key: value for key, value in one.items() if key not in ("aspects", "error")}
+                for one in part
+            ]
+        )
+        table = table.append_column(
+            "aspects", pa.array([r["aspects"] for r in part], pa.list_(_MENTION))
+        )
+        table = table.append_column("error", pa.array([r["error"] for r in part], pa.string()))
+        pq.write_table(table, folder / f"part-{number:04d}.parquet")
+    if job is not None:
+        (folder / "_job").mkdir(exist_ok=True)
+        (folder / "_job" / "job.json").write_text(json.dumps(job))
+        (folder / "_SUCCESS").touch()
+    return folder
