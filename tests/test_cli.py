@@ -532,7 +532,7 @@ def test_selected_epoch_is_marked(
         (["inspect", "."], "has no manifest.json"),
         (["export", "absent", "x"], "is not a bundle"),
         (["export", "run", "."], "something else than a bundle; name another folder"),
-        (["train", "--data", "mams:test"], "only evaluation opens it"),
+        (["train", "--data", "mams:test"], "only for evaluation"),
         (["train", "--data", "reviews.csv", "--out", "reviews.csv"], "as a run's folder"),
         (["train", "--data", "reviews.csv", "--out", "x", "--threads", "-1"], "--threads must be"),
     ],

@@ -287,10 +287,18 @@ def test_file_in_another_encoding_needs_the_option(tmp_path: Path) -> None:
 
 
 def test_json_lines_in_another_encoding_need_the_option(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_bytes(b'{"text": "caf\xe9"}\n')
+    (tmp_path / "a.jsonl").write_bytes(b'{"text": "caf\xe9"}\n{"text": "na\xefve"}\n')
     done = capsar(tmp_path / "a.jsonl", tmp_path / "out")
     assert done.returncode == 2, done.stderr
     assert "a.jsonl: The file is not UTF-8: byte 0xe9" in done.stderr
+
+
+def test_one_damaged_byte_is_the_error_of_its_row(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"id,review\n1,Fine soup.\n2,Fi\xfce soup.\n")
+    done = capsar(tmp_path / "a.csv", tmp_path / "out", *TEXT, "--keep", "id")
+    assert done.returncode == 1, done.stderr
+    rows = read_output(tmp_path / "out")
+    assert [(row["id"], row["error"] is None) for row in rows] == [(1, True), (2, False)]
 
 
 def test_undecodable_rows_of_utf8_input_are_errors(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ def test_held_out_products_stay_in_their_split(
 def test_the_corpus_is_in_the_catalog_and_its_test_part_is_guarded() -> None:
     examples = catalog.training_examples("capsar-corpus", "validation")
     assert {e.polarity for e in examples if e.polarity}
-    with pytest.raises(ConfigError, match="only evaluation opens it"):
+    with pytest.raises(ConfigError, match="only for evaluation"):
         catalog.training_examples("capsar-corpus", "test")
 
 

@@ -93,7 +93,7 @@ def test_only_the_corpus_is_read_from_a_checkout(
 
 
 def test_a_test_part_cannot_be_trained_on() -> None:
-    with pytest.raises(ConfigError, match="only evaluation opens it"):
+    with pytest.raises(ConfigError, match="only for evaluation"):
         catalog.training_examples("mams", "test")
 
 

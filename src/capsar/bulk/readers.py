@@ -97,14 +97,14 @@ def check_file(uri: str, options: ScoreOptions) -> None:
 def _check_encoding(head: bytes, encoding: str) -> None:
     """Raise a DataError if none of the non-ASCII bytes of a file's head are valid UTF-8.
 
-    A file with both valid and invalid sequences is UTF-8 with damaged rows, which are reported
-    one by one.
+    A file with both valid and invalid sequences, or with a single invalid byte, is UTF-8 with
+    damaged rows, which are reported one by one.
     """
     if encoding != "utf-8" or head.isascii():
         return
     head = head[: head.rfind(b"\n") + 1] or head  # the last line may end inside a character
-    characters = {c for c in set(head.decode(encoding, "surrogateescape")) if not c.isascii()}
-    if characters and all(SURROGATE.match(character) for character in characters):
+    characters = [c for c in head.decode(encoding, "surrogateescape") if not c.isascii()]
+    if len(characters) > 1 and all(SURROGATE.match(character) for character in characters):
         try:
             head.decode(encoding)
         except UnicodeDecodeError as error:

@@ -186,7 +186,8 @@ def training_examples(name: str, part: str = "train") -> list[Example]:
     part, _, member = part.partition("/")
     if part == TEST:
         raise ConfigError(
-            f"The test part of {name!r} is not for training or tuning; only evaluation opens it"
+            f"The test set of {name!r} cannot be used for training or validation, "
+            "only for evaluation"
         )
     examples = list(read_examples(find_file(name, part), errors="skip"))
     if not member:
