@@ -1,4 +1,4 @@
-"""Rebuild the bundled models: `python experiments/pretrained/build.py base`, then `… fast`.
+"""Rebuild the bundled models: `… pretrained/build.py teacher --seed 0`, `… base`, `… fast`.
 
 Writes the weak labels of both; for `fast`, lets the bundled `base` label lines of pros and cons;
 trains `configs/NAME.toml` (a stopped run resumes) and packs the bundle into `src/capsar/models/`.
@@ -22,6 +22,7 @@ if __name__ == "__main__":
 from capsar import train
 from capsar.bundle import CARD, open_bundle
 from capsar.config import read_config, run_config
+from guard import close_test_sets
 from pretrained.card import LICENSE, VECTORS_LICENSE, facts, render_card, set_card
 from pretrained.packing import pack_bundle
 from pretrained.sets import BUNDLED, MODELS
@@ -34,13 +35,15 @@ if TYPE_CHECKING:
 
 STEPS = ("labels", "train", "pack")
 CARD_STEP = "card"
+TEACHER = "teacher"
 MAX_SIDED_LABELS = 6000
 MAX_PSEUDO_LABELLED_LINES = 24000
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Rebuild a bundled model.")
-    parser.add_argument("name", choices=BUNDLED)
+    parser.add_argument("name", choices=(*BUNDLED, TEACHER))
+    parser.add_argument("--seed", type=int, default=0, help="of the teacher")
     parser.add_argument("--vectors", help="the vector file, if it is not below CAPSAR_DATA")
     parser.add_argument(
         "--only", choices=(*STEPS, CARD_STEP), help="one step; default: all except the card"
@@ -48,6 +51,9 @@ def main() -> None:
     options = parser.parse_args()
     name: str = options.name
     prepare_process()
+    if name == TEACHER:
+        train_teacher(options.seed)
+        return
     steps = (options.only,) if options.only else STEPS
     folder = WORK / f"pretrained-{name}"
     if "labels" in steps:
@@ -63,6 +69,16 @@ def main() -> None:
         pack(name, folder)
     if CARD_STEP in steps:
         set_card(name, _card(name, folder))
+
+
+def train_teacher(seed: int) -> None:
+    """Train one seed of the teacher, or resume it, in a process that cannot open a test set."""
+    close_test_sets()
+    content = read_config(CONFIGS / f"{TEACHER}.toml").as_dict()
+    content["train"]["seed"] = seed
+    folder = WORK / f"pretrained-{TEACHER}-{seed}"
+    record_commit(folder)
+    train(run_config(content), folder, on_step=_print_epoch)
 
 
 def pack(name: str, run: Path) -> None:

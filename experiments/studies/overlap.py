@@ -1,10 +1,11 @@
 """Find training sentences that also occur in a test set: `python experiments/studies/overlap.py`.
 
-Reads the texts (no labels) of every test set and writes the hashes of the training sentences that
-occur in one, exactly or nearly: for the bundled models to `configs/shared-sentences.json`, for
-`capsar-best` to `configs/held-sentences.json`. Training reads such a file (`data.exclude_hashes`)
-and so never opens a test set. Also counts, for the three sets of the paper, the test examples whose
-sentence occurs in the published training set: `results/overlap.json`.
+Reads the texts (no labels) of every test set, for the bundled models also of MEMD, ASTE and M-ABSA,
+and writes the hashes of the training sentences that occur in one, exactly or nearly: for the
+bundled models to `configs/shared-sentences.json`, for `capsar-best` to
+`configs/held-sentences.json`. Training reads such a file (`data.exclude_hashes`) and so never opens
+a test set. Also counts, for the three sets of the paper, the test examples whose sentence occurs in
+the published training set: `results/overlap.json`.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from typing import TYPE_CHECKING
 
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).parent.parent)
+    sys.path.append(str(Path(__file__).parent.parent.parent / "corpus"))
 
-from capsar.data.catalog import TEST, datasets, find_file, test_examples, training_examples
+from capsar.data.catalog import datasets, find_file, test_examples, training_examples
 from capsar.data.splits import MatchKind, SentenceIndex, decontaminate, sentence_hash
 from capsar.evaluation.evaluate import labeled
+from leakage import CORPUS, public_sets
 from pseudo_labels import HELD, UNLABELED, read_unlabeled
 from run import CONFIGS, DATASETS, RESULTS, describe_study, write_json
 from weak_labels import PROS_CONS, read_pros_cons
@@ -54,9 +57,12 @@ def read_texts(name: str, part: str) -> Iterator[str]:
 
 
 def write_hashes(
-    path: Path, sources: dict[str, tuple[str, ...]], test_sets: list[str], index: SentenceIndex
+    path: Path, sources: dict[str, tuple[str, ...]], test_sets: dict[str, list[str]]
 ) -> None:
-    """Write the hashes of all sentences of some training sources that an index contains."""
+    """Write the hashes of all sentences of some training sources that test sets contain."""
+    index = SentenceIndex()
+    for name, texts in test_sets.items():
+        index.add(name, texts)
     hashes: dict[str, None] = {}
     counts: dict[str, dict[str, int]] = {}
     for name, parts in sources.items():
@@ -70,7 +76,7 @@ def write_hashes(
             counts[f"{name}:{part}"] = dict(sorted(matches.items()))
     content = {
         "command": "python experiments/studies/overlap.py",
-        "evaluated_on": test_sets,
+        "evaluated_on": list(test_sets),
         "counts": counts,
         "hashes": sorted(hashes),
     }
@@ -91,16 +97,11 @@ def count_shared(name: str) -> dict[str, int]:
 
 
 def main() -> None:
-    index = SentenceIndex()
-    test_sets = [
-        dataset.name
-        for dataset in datasets().values()
-        if dataset.kind == "labelled" and any(file.part == TEST for file in dataset.files)
-    ]
-    for name in test_sets:
-        index.add(name, dict.fromkeys(example.text for example in test_examples(name)))
-    write_hashes(SHARED, BUNDLED, test_sets, index)
-    write_hashes(HELD, LABELED | UNLABELED, test_sets, index)
+    test_sets = dict(public_sets())
+    published = {name: texts for name, texts in test_sets.items() if name in datasets()}
+    corpus = {CORPUS: [example.text for example in test_examples(CORPUS)]}
+    write_hashes(SHARED, BUNDLED, test_sets | corpus)
+    write_hashes(HELD, LABELED | UNLABELED, published)
     shared = {dataset: count_shared(name) for dataset, name in DATASETS.items()}
     write_json(RESULT, describe_study("overlap", "studies/overlap.py") | {"shared": shared})
 

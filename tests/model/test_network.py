@@ -84,7 +84,9 @@ def test_prediction_does_not_depend_on_batch_order_or_padding(
         padded = model(pad(collate(encoded), 9)).lengths
     with torch.enable_grad():  # training has its own implementation of routing
         trained = model(collate(encoded)).lengths.detach()
-    for other in (together, reversed_order, padded, trained):
+        once = model(collate([*encoded, *encoded], share_sentences=True)).lengths.detach()
+    assert len(collate([*encoded, *encoded], share_sentences=True).sentence_rows) == len(encoded)
+    for other in (together, reversed_order, padded, trained, once[:40], once[40:]):
         torch.testing.assert_close(other, alone, atol=tolerance, rtol=0)
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from capsar.schema import AspectSpan, Example, Polarity
 from capsar.tokenizer import WordTokenizer
-from capsar.training.batches import collate, encode_examples, epoch_batches
+from capsar.training.batches import collate, encode_examples, epoch_batches, group_examples
 
 
 def test_encode_examples_matches_hand_computed_values() -> None:
@@ -33,6 +33,17 @@ def test_encode_examples_matches_hand_computed_values() -> None:
     assert batch.first_words.tolist() == [[1, 5], [0, -1], [-1, -1]]
     assert batch.aspect_mask.sum(1).tolist() == [2, 2, 0]
     assert collate(encoded[2:]).ids.tolist() == [[0]]
+
+
+def test_examples_are_grouped_by_sentence() -> None:
+    texts = ["the soup", "the desk", "the soup", "the soup"]
+    encoded = encode_examples(
+        [Example(text) for text in texts], WordTokenizer.build(["the", "soup", "desk"])
+    )
+    assert group_examples(encoded, "sentences") == [[0, 2, 3], [1]]
+    assert group_examples(encoded, "examples") == [[0], [1], [2], [3]]
+    batch = collate(encoded, share_sentences=True)
+    assert (batch.sentences.tolist(), batch.sentence_rows.tolist()) == ([0, 1, 0, 0], [0, 1])
 
 
 @given(st.lists(st.integers(0, 60), max_size=300), st.integers(1, 20), st.integers(0, 3))

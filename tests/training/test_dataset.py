@@ -15,6 +15,7 @@ from capsar.schema import AspectSpan, Example, Polarity
 from capsar.tokenizer import WordTokenizer
 from capsar.training.batches import collate, encode_examples
 from capsar.training.dataset import read_splits
+from capsar.training.distillation import weight_sources
 
 POSITIVE, NEUTRAL = Polarity.POSITIVE, Polarity.NEUTRAL
 
@@ -55,6 +56,7 @@ def test_partially_annotated_sources_are_not_used_for_spans(tmp_path: Path) -> N
             tmp_path / "more.jsonl",
             ("great light and sound", "light", "positive"),
             ("a fine desk", "desk", "positive"),
+            ("Good soup here!", "Good", "positive"),
             (excluded, "line", "neutral"),
             ("nothing is labeled", "", ""),
         ),
@@ -66,7 +68,36 @@ def test_partially_annotated_sources_are_not_used_for_spans(tmp_path: Path) -> N
     assert parts.excluded == 1
 
 
-def test_unknown_tags_are_ignored() -> None:
+def test_weights_and_partially_annotated_validation(tmp_path: Path) -> None:
+    train = write(tmp_path / "train.jsonl", ("good soup here", "soup", "positive"))
+    more = write(tmp_path / "more.jsonl", ("great light and sound", "light", "positive"))
+    data = {
+        "train": train,
+        "partially_annotated": [more],
+        "weights": {more: 0.5},
+        "validation": write(tmp_path / "validation.jsonl", ("a fine desk", "desk", "positive")),
+        "partially_annotated_validation": write(
+            tmp_path / "partial.jsonl", ("a bad bed and lamp", "bed", "negative")
+        ),
+    }
+    config = run_config({"data": data})
+    assert run_config(config.as_dict()) == config
+    parts = read_splits(config.data)
+    assert parts.weights == {"great light and sound": 0.5}
+    assert [example.aspect for example in parts.validation] == ["desk", "bed"]
+    assert [sentence.text for sentence in parts.validation_sentences] == ["a fine desk"]
+    examples = parts.training_examples(with_unlabeled=False)
+    encoded = encode_examples(examples, WordTokenizer.build(["good"]))
+    weighted = weight_sources(encoded, examples, parts.weights)
+    assert [example.weight for example in weighted] == [1, 0.5]
+    for wrong in ({"other.csv": 0.5}, {more: 0}, {more: "much"}):
+        with pytest.raises(ConfigError, match="weights"):
+            run_config({"data": data | {"weights": wrong}})
+    with pytest.raises(ConfigError, match=r"empty without data\.validation"):
+        run_config({"data": data | {"validation": ""}})
+
+
+def test_tags_of_partially_annotated_sentences_are_ignored() -> None:
     tokenizer = WordTokenizer.build(["good", "soup", "and", "bed"])
     text = "good soup and bed"
     soup, bed = AspectSpan(5, 9), AspectSpan(14, 17)
@@ -78,9 +109,9 @@ def test_unknown_tags_are_ignored() -> None:
             Example(unknown, (AspectSpan(0, 4),), POSITIVE),
         ],
         tokenizer,
-        terms={text: [(5, 9)]},
+        terms={text: [(5, 9), (14, 17)]},
     )
-    assert encoded[0].tags == encoded[1].tags == (OUTSIDE, BEGIN, OUTSIDE, IGNORE_INDEX)
+    assert encoded[0].tags == encoded[1].tags == (OUTSIDE, BEGIN, OUTSIDE, BEGIN)
     assert encoded[2].tags == (IGNORE_INDEX,) * 3
     batch = collate(encoded)
     assert batch.tags is not None

@@ -66,6 +66,10 @@ class Batch:
     """The capsule lengths predicted by the teachers (B, C)."""
     distill_weights: Tensor | None = None
     """The weight of the teachers in the loss of each example (B)."""
+    sentences: Tensor | None = None
+    """The index of each example's sentence among the distinct ones (B), to encode each once."""
+    sentence_rows: Tensor | None = None
+    """The first example of each distinct sentence (S)."""
 
     def to(self, device: torch.device) -> Batch:
         """Move all tensors to a device."""
@@ -290,6 +294,17 @@ class Capsar(nn.Module):
     def encode(self, batch: Batch, word_vectors: Tensor) -> Tensor:
         """Return the hidden states of a batch with these fixed vectors: (B, T, H) (eq. 1)."""
         states: Tensor
+        if batch.sentences is not None and batch.sentence_rows is not None:
+            rows = batch.sentence_rows  # (S)
+            once = replace(
+                batch,
+                ids=batch.ids[rows],
+                mask=batch.mask[rows],
+                attention=batch.attention[rows],
+                segments=batch.segments[rows],
+                sentences=None,
+            )
+            return self.encode(once, word_vectors[rows]).index_select(0, batch.sentences)
         if isinstance(self.encoder, Transformer):
             states = self.encoder(batch.ids, batch.attention, batch.segments)
         else:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from capsar.inference.decoding import IGNORE_INDEX, OUTSIDE, encode_tags
+from capsar.inference.decoding import IGNORE_INDEX, encode_tags
 from capsar.model.network import Batch
 from capsar.schema import CLASSES
 from capsar.tokenizer import first_subwords, tokenize_words, words_within
@@ -66,7 +66,7 @@ def encode_examples(
         tokenizer: The tokenizer of the network.
         terms: The spans of all aspect terms of each text, to tag words for the extraction head.
             Tags have the same total weight per sentence. All tags of a text that is not in `terms`
-            are ignored, and so are those of the words of an aspect that is not one of its terms.
+            are ignored.
     """
     texts = list(dict.fromkeys(example.text for example in examples))
     spans = {text: tokenize_words(text) for text in texts}
@@ -93,10 +93,6 @@ def encode_examples(
             else [IGNORE_INDEX] * len(spans[text])
             for text in texts
         }
-        for example, own in zip(examples, mentions, strict=True):
-            for word in (word for mention in own for word in mention):
-                if tags[example.text][word] == OUTSIDE:
-                    tags[example.text][word] = IGNORE_INDEX
     shared_by = Counter(example.text for example in examples)
     return [
         EncodedExample(
@@ -113,8 +109,13 @@ def encode_examples(
     ]
 
 
-def collate(encoded: Sequence[EncodedExample]) -> Batch:
-    """Pad examples to one length; a text without words is padding only, which does not vote."""
+def collate(encoded: Sequence[EncodedExample], *, share_sentences: bool = False) -> Batch:
+    """Pad examples to one length; a text without words is padding only, which does not vote.
+
+    Args:
+        encoded: The examples.
+        share_sentences: Whether the encoder reads a sentence of several examples only once.
+    """
     width = max(1, *(len(example.ids) for example in encoded))
     num_mentions = max(1, *(len(example.first_words) for example in encoded))
     size = len(encoded)
@@ -137,6 +138,14 @@ def collate(encoded: Sequence[EncodedExample]) -> Batch:
     attention = torch.arange(width) < lengths.unsqueeze(1)  # (B, T)
     polarity = torch.tensor([example.polarity for example in encoded])  # (B)
     batch = Batch(ids, words >= 0, words, attention, segments, first_words, aspect_mask, polarity)
+    if share_sentences:
+        keys = [(example.ids, example.segments) for example in encoded]
+        index = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+        batch = replace(
+            batch,
+            sentences=torch.tensor([index[key] for key in keys]),
+            sentence_rows=torch.tensor([keys.index(key) for key in index]),
+        )
     if any(example.weight != 1 for example in encoded):
         batch = replace(batch, weights=torch.tensor([example.weight for example in encoded]))
     if any(example.distill_weight for example in encoded):
@@ -154,12 +163,22 @@ def collate(encoded: Sequence[EncodedExample]) -> Batch:
     return replace(batch, first_subwords=starts, tags=tags, tag_weights=tag_weights)
 
 
+def group_examples(encoded: Sequence[EncodedExample], batch_by: str) -> list[list[int]]:
+    """Return the units that batches are made of: single examples, or those of one sentence."""
+    if batch_by == "examples":
+        return [[index] for index in range(len(encoded))]
+    groups: dict[object, list[int]] = {}
+    for index, example in enumerate(encoded):
+        groups.setdefault((example.ids, example.segments), []).append(index)
+    return list(groups.values())
+
+
 def epoch_batches(
     lengths: Sequence[int], *, batch_size: int, seed: int, epoch: int
 ) -> list[list[int]]:
-    """Return the batches of an epoch as indices of examples.
+    """Return the batches of an epoch as indices of examples or sentences, given their lengths.
 
-    Examples are shuffled, then sorted by length within groups of a few batches: this keeps padding
+    They are shuffled, then sorted by length within groups of a few batches: this keeps padding
     low, yet epochs differ. The order depends on seed and epoch only.
     """
     generator = random.Random(f"{seed}:{epoch}")  # noqa: S311  (not for secrets)

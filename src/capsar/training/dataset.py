@@ -56,6 +56,8 @@ class Splits:
     """Labeled training sentences dropped because they are in the validation set."""
     excluded: int
     """Labeled sentences dropped because of `data.exclude_hashes`."""
+    weights: dict[str, float]
+    """The weight of each text whose source has a weight other than 1."""
 
     def training_examples(self, *, with_unlabeled: bool) -> list[Example]:
         """Return all training examples, and optionally one per sentence without a labeled term."""
@@ -80,9 +82,13 @@ def read_splits(data_config: DataConfig, fold: int | None = None) -> Splits:
     everything = _read(data_config.train, data_config, default_part="train")
     with_label, without = _by_label(everything)
     validation: list[Example] = []
+    partial_texts: set[str] = set()
     if list_sources(data_config.validation):
         validation = _read(data_config.validation, data_config, default_part="dev")
         own, others = _by_label(validation)
+        partial = _read(data_config.partially_annotated_validation, data_config, default_part="dev")
+        partial_texts = {e.text for e in partial} - {e.text for e in validation}
+        own += labeled(partial)
         first = _decontaminated(data_config, with_label, own, own)
         second = _decontaminated(data_config, without, others, validation)
     else:
@@ -101,15 +107,32 @@ def read_splits(data_config: DataConfig, fold: int | None = None) -> Splits:
     }
     partial = _read(data_config.partially_annotated, data_config, default_part="train")
     partial, excluded = _drop_excluded(data_config, labeled(partial))
+    # Where a sentence is also annotated in full, that annotation is the one to train on.
+    complete = {sentence_hash(text) for text in train_texts}
+    partial = [e for e in partial if sentence_hash(e.text) not in complete]
     return Splits(
         first.split.train,
         first.split.validation,
         term_sentences(e for e in everything if e.text in train_texts),
-        term_sentences(e for e in (validation or everything) if e.text in validation_texts),
+        term_sentences(
+            e
+            for e in (validation or everything)
+            if e.text in validation_texts and e.text not in partial_texts
+        ),
         decontaminate(partial, validation_texts).kept,
         first.shared,
         first.excluded + excluded,
+        _text_weights(data_config),
     )
+
+
+def _text_weights(data_config: DataConfig) -> dict[str, float]:
+    """Return the weight of each text of the sources in `data.weights`."""
+    return {
+        example.text: float(weight)
+        for source, weight in data_config.weights.items()
+        for example in _read_source(source, data_config, "train")
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +362,12 @@ def _shown(sources: Sources) -> str:
 
 def _digest_files(data_config: DataConfig) -> list[str]:
     """Return the sha256 of every file that was read."""
-    sources = (data_config.train, data_config.partially_annotated, data_config.validation)
+    sources = (
+        data_config.train,
+        data_config.partially_annotated,
+        data_config.validation,
+        data_config.partially_annotated_validation,
+    )
     paths = [Path(source) for several in sources for source in list_sources(several)]
     return [digest_file(path) for path in paths if path.is_file()]
 
@@ -356,6 +384,7 @@ def _fingerprint(
         for example in (*splits.train, *splits.validation, *splits.partially_annotated)
     ]
     rows += [(sentence.text, sorted(sentence.terms)) for sentence in sentences]
+    rows += sorted(splits.weights.items())
     rows += [files, initial.fingerprint if initial else ""]
     digest = hashlib.sha256()
     for row in rows:

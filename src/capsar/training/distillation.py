@@ -31,7 +31,7 @@ from capsar.tokenizer import SEGMENTATION, tokenize_words
 from capsar.training.batches import collate, encode_examples, epoch_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence, Set
+    from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
     from numpy.typing import NDArray
 
@@ -63,6 +63,18 @@ def balance_classes(encoded: list[EncodedExample], balance: float) -> list[Encod
     return [
         replace(example, weight=raw[example.polarity] / mean) if example.polarity >= 0 else example
         for example in encoded
+    ]
+
+
+def weight_sources(
+    encoded: list[EncodedExample], examples: Sequence[Example], weights: Mapping[str, float]
+) -> list[EncodedExample]:
+    """Multiply the weights of each example's polarity and tags by the weight of its text."""
+    return [
+        replace(own, weight=own.weight * factor, tag_weight=own.tag_weight * factor)
+        if (factor := weights.get(example.text, 1.0)) != 1
+        else own
+        for own, example in zip(encoded, examples, strict=True)
     ]
 
 

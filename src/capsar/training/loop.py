@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from capsar.errors import ConfigError
-from capsar.training.batches import EncodedExample, collate, epoch_batches
+from capsar.training.batches import EncodedExample, collate, epoch_batches, group_examples
 from capsar.training.optim import make_scheduler
 
 if TYPE_CHECKING:
@@ -135,7 +135,8 @@ def train_steps(
     `progress` is updated before the last yield of each epoch: a run that is restored from a
     checkpoint taken then gives bit for bit the same results as one that was not interrupted.
     """
-    sizes = [len(example.ids) for example in encoded]
+    units = group_examples(encoded, train_config.batch_by)
+    sizes = [len(encoded[unit[0]].ids) for unit in units]
     num_batches = -(-len(sizes) // train_config.batch_size)
     scheduler = make_scheduler(
         optimizer,
@@ -155,7 +156,7 @@ def train_steps(
         losses = []
         for number, indices in enumerate(batches, 1):
             start = time.perf_counter()
-            examples = [encoded[i] for i in indices]
+            examples = [encoded[i] for index in indices for i in units[index]]
             losses.append(
                 _step(wrapped, model, optimizer, examples, train_config, accelerator, progress.step)
             )
@@ -184,7 +185,9 @@ def _step(
     rank, world = accelerator.process_index, accelerator.num_processes
     # Randomness is a function of seed and step, so a resumed run needs no saved generator.
     torch.manual_seed(_mix(train_config.seed, step, rank))
-    batch = collate(examples[rank::world] or examples[:1]).to(accelerator.device)
+    own = examples[rank::world] or examples[:1]
+    shared = train_config.batch_by == "sentences"
+    batch = collate(own, share_sentences=shared).to(accelerator.device)
     if random.Random(f"{train_config.seed}:{step}").random() < train_config.aspect_dropout:  # noqa: S311
         batch = batch.without_aspect()
     lower = train_config.mixed_precision == "bf16"

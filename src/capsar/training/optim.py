@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     Tensors = tuple[Tensor, ...] | list[Tensor]
 
 
+def freeze_layers(model: nn.Module, number: int) -> None:
+    """Freeze the lowest layers of a transformer, and what is below them."""
+    encoder = getattr(model, "encoder", None)
+    if number and isinstance(encoder, Transformer):
+        for layer in list(encoder.layers())[: number + 1]:  # the first one: embeddings
+            for parameter in layer:
+                parameter.requires_grad = False
+
+
 def make_optimizer(model: nn.Module, train_config: TrainConfig) -> Optimizer:
     """Return Adam over the trainable parameters, with one group per layer of a transformer."""
     decay = train_config.weight_decay
@@ -46,7 +55,7 @@ def _layers(model: nn.Module, train_config: TrainConfig) -> list[tuple[list[nn.P
     groups = [([p for p in trainable if id(p) not in own], train_config.learning_rate)]
     for below, layer in enumerate(reversed(layers)):
         rate = train_config.encoder_learning_rate * train_config.layer_decay**below
-        groups.append((layer, rate))
+        groups.append(([p for p in layer if p.requires_grad], rate))
     return groups
 
 

@@ -30,6 +30,7 @@ from capsar.training.distillation import (
     balance_classes,
     distill_features,
     fingerprint_teachers,
+    weight_sources,
 )
 from capsar.training.initialize import (
     load_initial_model,
@@ -38,7 +39,7 @@ from capsar.training.initialize import (
     trained_weights,
 )
 from capsar.training.loop import Progress, train_steps
-from capsar.training.optim import make_ema, make_optimizer
+from capsar.training.optim import freeze_layers, make_ema, make_optimizer
 from capsar.training.validation import NetworkPredictor, ValidationSet
 
 if TYPE_CHECKING:
@@ -265,6 +266,7 @@ class TrainState:
         if isinstance(model, Capsar) and model.spans is not None:
             # Parameters without a gradient must be frozen, or DDP waits for their gradients.
             model.spans.requires_grad_(run_config.trains_spans)
+        freeze_layers(model, run_config.train.frozen_layers)
         self.model = model.to(accelerator.device)
         self.optimizer = make_optimizer(self.model, run_config.train)
         decay = run_config.train.ema_decay
@@ -305,6 +307,7 @@ class TrainState:
         examples = self.examples
         encoded = encode_examples(examples, self.data.vocabulary.tokenizer, terms=terms)
         encoded = balance_classes(encoded, train_config.class_balance)
+        encoded = weight_sources(encoded, examples, self.data.splits.weights)
         with self._accelerator.main_process_first():
             return add_teacher_targets(
                 encoded, examples, train_config.teacher, train_config.distill_weight
