@@ -2,8 +2,8 @@
 
 `python experiments/pseudo_labels.py DATASET` lets the first run of `capsar-bert-best` on a dataset
 label reviews of the same domain and augmented training sentences, and writes
-`runs/pseudo-labels/DATASET.jsonl`, one row per aspect, for `capsar-best`. `pretrained/build.py`
-calls `label_pros_cons`, with which the bundled `base` labels lines of pros and cons for `fast`.
+`runs/pseudo-labels/DATASET.jsonl`, one row per aspect, for `capsar-best`. The pseudo-labels of the
+bundled models are written by `pretrained/teacher.py`.
 
 Sentences that occur in a test set are excluded by hash, and validation sentences are not augmented.
 The process cannot open a test set.
@@ -12,9 +12,10 @@ The process cannot open a test set.
 from __future__ import annotations
 
 import json
+import re
 import sys
+import zipfile
 from dataclasses import replace
-from hashlib import sha256
 from html import unescape
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ from capsar.data.splits import sentence_hash
 from capsar.schema import CLASSES, Polarity
 from capsar.sentences import split_sentences
 from capsar.training.dataset import read_splits
-from capsar.training.distillation import cache_teacher_outputs, predict_teacher
+from capsar.training.teachers import cache_teacher_outputs, predict_teacher
 from guard import close_test_sets
 from run import (
     CONFIGS,
@@ -39,13 +40,11 @@ from run import (
     write_json,
     write_text,
 )
-from weak_labels import PROS_CONS, read_pros_cons
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from capsar import AspectSentiment
     from capsar.config import DataConfig
 
 UNLABELED = {
@@ -60,12 +59,13 @@ SOURCES: dict[str, dict[str, tuple[str, ...]]] = {
 """The reviews that go with each dataset; there are none for Twitter."""
 AUGMENTATIONS = {"restaurant": 0, "laptop": 2}
 """Per training example; none where the reviews are of the same kind as the dataset."""
+PROS_CONS = "bing-liu-pros-cons"
+_SIDES = {Polarity.POSITIVE: "IntegratedPros.txt", Polarity.NEGATIVE: "IntegratedCons.txt"}
+_TAG = re.compile(r"</?(?:Pros|Cons)>")
 HELD = CONFIGS / "held-sentences.json"
 MIN_ASPECT_CONFIDENCE = 0.5
-MIN_CONFIDENCE = 0.6
 _MIN_CHARACTERS = 12
 _MAX_CHARACTERS = 400
-_OPPOSITE = {Polarity.POSITIVE: Polarity.NEGATIVE, Polarity.NEGATIVE: Polarity.POSITIVE}
 
 
 def labels_path(name: str) -> Path:
@@ -98,7 +98,7 @@ def label_dataset(dataset: str) -> None:
         pairs = zip(augmented, classes, strict=True)
         augmented = [replace(example, polarity=CLASSES[index]) for example, index in pairs]
     examples = [*found, *augmented]
-    write_rows(path, map(_row, examples))
+    write_rows(path, map(row_of, examples))
     counts = {str(p): sum(e.polarity is p for e in examples) for p in CLASSES}
     facts: dict[str, Any] = {"teacher": run.folder.name, "sha256": digest_file(path)}
     facts |= {"found": len(found), "augmented": len(augmented)} | counts
@@ -129,6 +129,18 @@ def read_unlabeled(name: str, part: str) -> Iterator[str]:
                 yield sentence
 
 
+def read_pros_cons(path: Path) -> dict[Polarity, list[str]]:
+    """Return the distinct lines of pros and of cons, without tags."""
+    found = {}
+    with zipfile.ZipFile(path) as archive:
+        for side, name in _SIDES.items():
+            text = archive.read(f"pros_cons/{name}").decode("latin-1")
+            lines = (_TAG.sub("", line).strip() for line in text.splitlines())
+            # A few lines hold HTML entities.
+            found[side] = list(dict.fromkeys(line for line in lines if line and "&" not in line))
+    return found
+
+
 def label_aspects(teacher: str, sentences: Sequence[str]) -> list[Example]:
     """Return one example per aspect that a teacher finds, with the polarity that it predicts."""
     found = [
@@ -153,47 +165,13 @@ def augment_training_set(data_config: DataConfig, times: int) -> list[Example]:
     return [augment(example, words, random) for _ in range(times) for example in train]
 
 
-def label_pros_cons(teacher: str, limit: int) -> int:
-    """Write what a model predicts for at most `limit` lines of pros and cons.
-
-    A line is kept if all aspects are confident and none contradicts the side of the line.
-
-    Returns:
-        The number of lines kept.
-    """
-    lines = read_pros_cons(find_file(PROS_CONS, "text"))
-    sides = {line: side for side, some in lines.items() for line in some}
-    chosen = sorted(sides, key=lambda line: sha256(line.encode()).hexdigest())[:limit]
-    predictions = zip(chosen, load(teacher).analyze_stream(chosen), strict=True)
-    kept = {line: found for line, found in predictions if is_consistent(found, sides[line])}
-    rows = (row for line, found in kept.items() for row in rows_of(line, found))
-    write_rows(labels_path("pros-cons-by-base"), rows)
-    return len(kept)
-
-
-def is_consistent(aspects: Sequence[AspectSentiment], side: Polarity) -> bool:
-    """Return whether all aspects are confident and none has the polarity opposite to `side`."""
-    return all(
-        (aspect.confidence or 0) >= MIN_CONFIDENCE and aspect.polarity != _OPPOSITE[side]
-        for aspect in aspects
-    )
-
-
-def rows_of(line: str, aspects: Sequence[AspectSentiment]) -> Iterator[dict[str, Any]]:
-    """Yield one row per aspect of a line, or one row without an aspect."""
-    if not aspects:
-        yield {"text": line}
-    for aspect in aspects:
-        span = AspectSpan(aspect.start, aspect.end)
-        yield _row(Example(line, (span,), aspect.polarity))
-
-
 def write_rows(path: Path, rows: Iterable[dict[str, Any]]) -> None:
     """Write rows as JSON Lines, atomically: a file that exists is complete."""
     write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
 
 
-def _row(example: Example) -> dict[str, Any]:
+def row_of(example: Example) -> dict[str, Any]:
+    """Return an example with one span as a row of a file."""
     (span,) = example.spans
     return {
         "text": example.text,

@@ -1,7 +1,7 @@
-"""Rebuild the bundled models: `… pretrained/build.py teacher --seed 0`, `… base`, `… fast`.
+"""Rebuild the bundled models: `python experiments/pretrained/build.py base`, then `… fast`.
 
-Writes the weak labels of both; for `fast`, lets the bundled `base` label lines of pros and cons;
-trains `configs/NAME.toml` (a stopped run resumes) and packs the bundle into `src/capsar/models/`.
+Writes the pseudo-labels of the recorded teachers (`teacher.py`); trains `configs/NAME.toml` (a
+stopped run resumes) and packs the bundle into `src/capsar/models/`.
 Once `out_of_domain.py`, `smoke_set.py` and the speed benchmark have been run, `--only card` writes
 their results into the model card.
 
@@ -26,40 +26,31 @@ from guard import close_test_sets
 from pretrained.card import LICENSE, VECTORS_LICENSE, facts, render_card, set_card
 from pretrained.packing import pack_bundle
 from pretrained.sets import BUNDLED, MODELS
-from pseudo_labels import label_pros_cons
+from pretrained.teacher import RECORDED, write_pseudo_labels
 from run import CONFIGS, WORK, prepare_process, record_commit
-from weak_labels import write_weak_labels
 
 if TYPE_CHECKING:
     from capsar.training.loop import StepInfo
 
 STEPS = ("labels", "train", "pack")
 CARD_STEP = "card"
-TEACHER = "teacher"
-MAX_SIDED_LABELS = 6000
-MAX_PSEUDO_LABELLED_LINES = 24000
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Rebuild a bundled model.")
-    parser.add_argument("name", choices=(*BUNDLED, TEACHER))
-    parser.add_argument("--seed", type=int, default=0, help="of the teacher")
+    parser.add_argument("name", choices=BUNDLED)
     parser.add_argument("--vectors", help="the vector file, if it is not below CAPSAR_DATA")
     parser.add_argument(
         "--only", choices=(*STEPS, CARD_STEP), help="one step; default: all except the card"
     )
     options = parser.parse_args()
     name: str = options.name
+    close_test_sets()
     prepare_process()
-    if name == TEACHER:
-        train_teacher(options.seed)
-        return
     steps = (options.only,) if options.only else STEPS
     folder = WORK / f"pretrained-{name}"
     if "labels" in steps:
-        print(write_weak_labels(CONFIGS / "base.toml", MAX_SIDED_LABELS))
-        if name == "fast":
-            print({"pseudo-labelled": label_pros_cons("base", MAX_PSEUDO_LABELLED_LINES)})
+        print(write_pseudo_labels(sorted(map(str, RECORDED.glob("*.npz")))))
     if "train" in steps:
         content = read_config(CONFIGS / f"{name}.toml").as_dict()
         content["data"]["vectors"] = options.vectors or content["data"]["vectors"]
@@ -71,22 +62,12 @@ def main() -> None:
         set_card(name, _card(name, folder))
 
 
-def train_teacher(seed: int) -> None:
-    """Train one seed of the teacher, or resume it, in a process that cannot open a test set."""
-    close_test_sets()
-    content = read_config(CONFIGS / f"{TEACHER}.toml").as_dict()
-    content["train"]["seed"] = seed
-    folder = WORK / f"pretrained-{TEACHER}-{seed}"
-    record_commit(folder)
-    train(run_config(content), folder, on_step=_print_epoch)
-
-
 def pack(name: str, run: Path) -> None:
     """Pack the bundle of a run as the bundled model of that name."""
     trained = open_bundle(run / "bundle")
-    # Weak labels and pseudo-labels come from these two data sets only.
+    # Pseudo-labels are of lines of Bing Liu's data only.
     own = {
-        "dataset": "mams, bing-liu",
+        "dataset": "mams, bing-liu, capsar-corpus",
         "license": LICENSE,
         "vectors_license": VECTORS_LICENSE[name],
     }

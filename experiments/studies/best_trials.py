@@ -25,7 +25,7 @@ from capsar import load, train
 from capsar.config import list_sources, run_config
 from capsar.data.readers import read_examples
 from capsar.training.dataset import prepare_data
-from capsar.training.distillation import predict_teacher
+from capsar.training.teachers import predict_teacher
 from evaluate import rounded, validation_detection
 from guard import close_test_sets
 from pseudo_labels import labels_path

@@ -24,9 +24,8 @@ from capsar.data.catalog import datasets, find_file, test_examples, training_exa
 from capsar.data.splits import MatchKind, SentenceIndex, decontaminate, sentence_hash
 from capsar.evaluation.evaluate import labeled
 from leakage import CORPUS, public_sets
-from pseudo_labels import HELD, UNLABELED, read_unlabeled
+from pseudo_labels import HELD, PROS_CONS, UNLABELED, read_pros_cons, read_unlabeled
 from run import CONFIGS, DATASETS, RESULTS, describe_study, write_json
-from weak_labels import PROS_CONS, read_pros_cons
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -201,9 +201,12 @@ class TrainConfig:
     """Decay per step of the exponential moving average of weights, which is validated and saved
     instead of the last weights; 0 disables it."""
     teacher: Sources = ()
-    """Trained models, by name or folder, whose mean capsule lengths are soft targets."""
+    """Trained models, by name or folder, or files of their recorded outputs (`.npz`), whose mean
+    capsule lengths are soft targets."""
     distill_weight: float = 0.5
-    """Weight of the soft targets in the loss of an example; the labels have the rest."""
+    """Weight of the soft targets in the loss of a labelled example; the labels have the rest."""
+    distill_tags: bool = False
+    """Whether the teachers' tag probabilities are soft targets of the span extraction head too."""
     feature_distill_epochs: int = 0
     """Epochs of feature distillation before training: the recurrent encoder is first trained to
     predict the teachers' hidden states."""
@@ -229,9 +232,12 @@ class DataConfig:
     partially_annotated: Sources = ()
     """Further sources in which not every aspect is marked: used for polarity, not for span
     extraction."""
+    pseudo_labeled: Sources = ()
+    """Further sources, labelled by teachers: with `train.teacher`, soft targets replace these
+    labels."""
     weights: Weights = field(default_factory=dict)
-    """Weights of training sources in the loss, by their names in `train` and
-    `partially_annotated`; 1 if not given."""
+    """Weights of training sources in the loss, by their names in `train`,
+    `partially_annotated` and `pseudo_labeled`; 1 if not given."""
     exhaustive: bool = True
     """Whether every aspect of the training sentences is marked. If not, a fine-tuned model keeps
     the span extraction head of `train.init_from` unchanged."""
@@ -266,7 +272,8 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         _check_fields(self)
-        known = {*list_sources(self.train), *list_sources(self.partially_annotated)}
+        named = (self.train, self.partially_annotated, self.pseudo_labeled)
+        known = {source for several in named for source in list_sources(several)}
         for name, weight in self.weights.items():
             _check(name in known, "weights", name, "named by training sources")
             _check(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -13,22 +15,28 @@ from synthetic_reviews import write_reviews
 from test_network import examples, network
 
 import capsar
-from capsar.config import RunConfig, run_config
+from capsar.config import RunConfig, TrainConfig, run_config
 from capsar.data.readers import read_examples
 from capsar.errors import ArtifactError, ConfigError
 from capsar.model.losses import distillation_loss
+from capsar.model.span_head import tag_distillation_loss
 from capsar.training.batches import EncodedExample, collate, encode_examples
 from capsar.training.dataset import prepare_data
-from capsar.training.distillation import (
-    add_teacher_targets,
-    balance_classes,
-    cache_teacher_outputs,
-    predict_teacher,
-)
+from capsar.training.distillation import add_teacher_targets, balance_classes
 from capsar.training.initialize import load_network, trained_weights
 from capsar.training.loop import Progress
 from capsar.training.optim import make_ema
 from capsar.training.state import TrainState
+from capsar.training.teachers import (
+    LENGTHS,
+    TAGS,
+    cache_teacher_outputs,
+    example_key,
+    predict_tags,
+    predict_teacher,
+    record_outputs,
+    text_key,
+)
 from capsar.training.trainer import make_accelerator, train
 from capsar.training.validation import NetworkPredictor
 
@@ -107,6 +115,10 @@ def test_restoring_copies_tensors_to_the_device_of_the_network(reviews: Path) ->
     assert all(torch.equal(one, other) for one, other in pairs)
 
 
+def by(*teachers: str, tags: bool = False) -> TrainConfig:
+    return TrainConfig(teacher=teachers, distill_weight=0.5, distill_tags=tags)
+
+
 def encoded(*polarities: int) -> list[EncodedExample]:
     return [EncodedExample((1,), (0,), (0,), polarity) for polarity in polarities]
 
@@ -151,48 +163,48 @@ def test_soft_targets_are_the_mean_of_the_teachers(small_bundle: Path, reviews: 
     inputs = [*prepared.splits.train[:30], capsar.Example("This one has no aspect.")]
     made = encode_examples(inputs, prepared.vocabulary.tokenizer)
     analyzer, base = capsar.load(small_bundle), capsar.load("fast")
-    targeted = add_teacher_targets(made, inputs, (str(small_bundle), "fast"), 0.5)
+    targeted = add_teacher_targets(made, inputs, by(str(small_bundle), "fast"))
     mean = (analyzer.predict_lengths(inputs[:30]) + base.predict_lengths(inputs[:30])) / 2
     assert [e.teacher_lengths for e in targeted[:30]] == pytest.approx(
         [pytest.approx(row) for row in mean]
     )
     assert Counter(e.distill_weight for e in targeted) == {0.5: 30, 0.0: 1}
-    assert add_teacher_targets(made, inputs, (), 0.5) == made
+    assert add_teacher_targets(made, inputs, by()) == made
 
 
 def test_teacher_outputs_are_cached(
     small_bundle: Path, reviews: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr("capsar.training.distillation._OUTPUTS_PER_FILE", 8)
+    monkeypatch.setattr("capsar.training.teachers._OUTPUTS_PER_FILE", 8)
     prepared = prepare_data(configure(reviews).data)
     inputs = prepared.splits.train[:20]
     made = encode_examples(inputs, prepared.vocabulary.tokenizer)
-    first = add_teacher_targets(made, inputs, str(small_bundle), 0.5)
+    first = add_teacher_targets(made, inputs, by(str(small_bundle)))
     kept = tmp_path / "capsar" / "lengths"
     files = list(kept.glob("*/*"))
     assert len(files) == 3  # eight outputs per file
-    monkeypatch.setattr("capsar.training.distillation.load", None)
-    assert add_teacher_targets(made, inputs, str(small_bundle), 0.5) == first
-    assert add_teacher_targets(made[7:9], inputs[7:9], str(small_bundle), 0.5) == first[7:9]
+    monkeypatch.setattr("capsar.training.teachers.load", None)
+    assert add_teacher_targets(made, inputs, by(str(small_bundle))) == first
+    assert add_teacher_targets(made[7:9], inputs[7:9], by(str(small_bundle))) == first[7:9]
     with pytest.raises(TypeError):  # a new example, and another teacher, need the model
         predict_teacher(str(small_bundle), prepared.splits.train[:21])
     with pytest.raises(TypeError):
-        add_teacher_targets(made, inputs, "fast", 0.5)
+        add_teacher_targets(made, inputs, by("fast"))
     cache_teacher_outputs(str(small_bundle), prepared.splits.train[20:21], [(0.25, 0.5, 0.75)])
     lengths = predict_teacher(str(small_bundle), prepared.splits.train[:21])
     assert lengths[:20].tolist() == [list(e.teacher_lengths) for e in first]
     assert lengths[20].tolist() == [0.25, 0.5, 0.75]
     files[0].write_bytes(files[0].read_bytes()[:40])
     with pytest.raises(ArtifactError, match="Delete the damaged cache"):
-        add_teacher_targets(made, inputs, str(small_bundle), 0.5)
+        add_teacher_targets(made, inputs, by(str(small_bundle)))
 
 
 def test_interrupted_teacher_inference_resumes_from_the_cache(
     small_bundle: Path, reviews: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr("capsar.training.distillation._OUTPUTS_PER_FILE", 8)
+    monkeypatch.setattr("capsar.training.teachers._OUTPUTS_PER_FILE", 8)
     inputs = prepare_data(configure(reviews).data).splits.train[:20]
     teacher = capsar.load(small_bundle)
     expected = teacher.predict_lengths(inputs)
@@ -207,7 +219,7 @@ def test_interrupted_teacher_inference_resumes_from_the_cache(
                 raise KeyboardInterrupt
             return teacher.predict_lengths(inputs)
 
-    monkeypatch.setattr("capsar.training.distillation.load", lambda _: Interrupted())
+    monkeypatch.setattr("capsar.training.teachers.load", lambda _: Interrupted())
     with pytest.raises(KeyboardInterrupt):
         predict_teacher(str(small_bundle), inputs)
     assert predict_teacher(str(small_bundle), inputs) == pytest.approx(expected, abs=1e-6)
@@ -248,3 +260,72 @@ def test_teachers_need_a_capsule_head(reviews: Path) -> None:
     content["model"] |= {"encoder": "tiny", "head": "bert-pair", "aspect_encoding": "pair"}
     with pytest.raises(ConfigError, match="teacher must be empty"):
         run_config(content)
+
+
+def test_recorded_outputs_replace_the_teacher(tmp_path: Path, reviews: Path) -> None:
+    """A pseudo-labelled text is trained on the teacher's outputs alone, in eight bits."""
+    prepared = prepare_data(configure(reviews).data)
+    inputs = prepared.splits.train[:12]
+    texts = list(dict.fromkeys(example.text for example in inputs))
+    terms = dict.fromkeys(texts[1:], ())  # the first one is not annotated in full
+    made = encode_examples(inputs, prepared.vocabulary.tokenizer, terms=terms)
+    lengths, tags = predict_teacher("fast", inputs), predict_tags("fast", texts)
+    path = tmp_path / "recorded.npz"
+    outputs = {
+        LENGTHS: {example_key(e): own[None] for e, own in zip(inputs, lengths, strict=True)},
+        TAGS: {text_key(text): own for text, own in zip(texts, tags, strict=True)},
+    }
+    record_outputs(path, outputs)
+    recorded = add_teacher_targets(made, inputs, by(str(path), tags=True), {texts[-1]})
+    live = add_teacher_targets(made, inputs, by("fast", tags=True), {texts[-1]})
+    for own, other, example in zip(recorded, live, inputs, strict=True):
+        assert own.teacher_lengths == pytest.approx(other.teacher_lengths, abs=1 / 500)
+        assert own.teacher_tags == pytest.approx(other.teacher_tags, abs=1 / 500)
+        assert other.teacher_tags.sum(-1) == pytest.approx(1, abs=1e-5)
+        is_pseudo, is_partial = example.text == texts[-1], example.text == texts[0]
+        assert own.distill_weight == (1 if is_pseudo else 0.5)
+        assert own.tag_distill_weight == (1 if is_pseudo or is_partial else 0.5)
+    more = prepared.splits.train[:40]
+    with pytest.raises(ArtifactError, match=r"has no lengths of \d+ of \d+ inputs"):
+        predict_teacher(str(path), more)
+    path.write_bytes(path.read_bytes()[:300])
+    with pytest.raises(ArtifactError, match="not a file of recorded outputs"):
+        predict_teacher(str(path), inputs)
+
+
+def test_tag_distillation_loss_matches_hand_computed_values() -> None:
+    logits = torch.tensor([[[2.0, 1.0, 0.0], [0.0, 0.0, 0.0], [5.0, 5.0, 5.0]]])
+    teacher = torch.tensor([[[0.5, 0.5, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]])
+    log_sum = math.log(math.e**2 + math.e + 1)
+    expected = (log_sum - 1.5 + math.log(3)) / 2  # the third position is no word
+    torch.testing.assert_close(tag_distillation_loss(logits, teacher), torch.tensor([expected]))
+
+
+def test_pseudo_labelled_sentences_are_trained_on(reviews: Path, tmp_path: Path) -> None:
+    path = tmp_path / "pseudo.jsonl"
+    rows = [
+        {
+            "text": "a light and quiet fan",
+            "aspect": "fan",
+            "start": 18,
+            "end": 21,
+            "polarity": "positive",
+        },
+        {"text": "we bought it twice"},
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run = configure(reviews, teacher="fast", distill_tags=True)
+    run = replace(
+        run,
+        data=replace(run.data, pseudo_labeled=str(path)),
+        model=replace(run.model, span_weight=1.0),
+    )
+    state = TrainState(run, make_accelerator())
+    by_text = {
+        example.text: own for example, own in zip(state.examples, state.encoded, strict=True)
+    }
+    fan, bought = (by_text[str(row["text"])] for row in rows)
+    assert (fan.distill_weight, fan.tag_distill_weight, bought.tag_distill_weight) == (1, 1, 1)
+    assert set(bought.tags or ()) == {0}
+    assert state.data.facts["pseudo_labeled_sentences"] == 2
+    assert next(state.steps(validate=False)).loss > 0

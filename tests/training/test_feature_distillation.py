@@ -27,8 +27,9 @@ from capsar.schema import Example
 from capsar.tokenizer import first_subwords, tokenize_words
 from capsar.training import state
 from capsar.training.batches import collate, encode_examples
-from capsar.training.distillation import FeatureTargets, feature_loss, read_states
+from capsar.training.distillation import FeatureTargets, feature_loss
 from capsar.training.initialize import load_network, trained_weights
+from capsar.training.teachers import read_states
 from capsar.training.trainer import make_accelerator, train
 
 TEXTS = ["The soup was unforgettably salty, but our waiter didn't mind.", "Fine.", "No. 1 soup!"]
@@ -91,7 +92,7 @@ def test_targets_are_standardized_over_all_words() -> None:
 def test_states_are_cached(
     small_bundle: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("capsar.training.distillation._OUTPUTS_PER_FILE", 2)
+    monkeypatch.setattr("capsar.training.teachers._OUTPUTS_PER_FILE", 2)
     first = read_states(str(small_bundle), TEXTS)
     files = list(cache.glob("*/*"))
     assert len(files) == 2  # two outputs per file
@@ -99,13 +100,13 @@ def test_states_are_cached(
     for kept, own in zip(first, direct, strict=True):
         assert kept.dtype == np.float16
         np.testing.assert_allclose(kept, own, atol=1e-3)
-    monkeypatch.setattr("capsar.training.distillation.load", None)
+    monkeypatch.setattr("capsar.training.teachers.load", None)
     again = read_states(str(small_bundle), TEXTS[::-1])
     assert all(np.array_equal(a, b) for a, b in zip(again[::-1], first, strict=True))
     with pytest.raises(TypeError):  # a new text needs the model
         read_states(str(small_bundle), [*TEXTS, "More."])
     with monkeypatch.context() as other:
-        other.setattr("capsar.training.distillation.SEGMENTATION", "another")
+        other.setattr("capsar.training.teachers.SEGMENTATION", "another")
         with pytest.raises(TypeError):  # and so do all texts with another tokenization
             read_states(str(small_bundle), TEXTS)
     whole = files[0].read_bytes()
@@ -131,7 +132,7 @@ def test_states_that_cannot_be_cached_are_an_error(
         def read_states(self, texts: list[str]) -> list[object]:
             return [np.full((len(tokenize_words(text)), 4), 1e6, np.float32) for text in texts]
 
-    monkeypatch.setattr("capsar.training.distillation.load", lambda _: Huge())
+    monkeypatch.setattr("capsar.training.teachers.load", lambda _: Huge())
     with pytest.raises(ArtifactError, match="half precision"), np.errstate(over="ignore"):
         read_states(str(small_bundle), TEXTS)
     assert not list(cache.glob("*/*.npz"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import groupby, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -306,8 +306,18 @@ class Analyzer:
         )
 
     def predict_lengths(self, examples: Sequence[Example]) -> NDArray[np.float32]:
-        """Return the capsule lengths of each example (n, C): the `Predictor` of evaluation."""
-        return _lengths(self._predict(_requests(examples)))
+        """Return the capsule lengths of each example (n, C): the `Predictor` of evaluation.
+
+        Examples of one text that follow each other are encoded once.
+        """
+        if self._engine.tokenizer.reads_aspect:
+            return _lengths(self._predict(_requests(examples)))
+        return _lengths(
+            self._predict(
+                Request(text, tokenize_words(text), [example.spans for example in some])
+                for text, some in groupby(examples, key=lambda example: example.text)
+            )
+        )
 
     def calibrate(self, lengths: NDArray[np.float32]) -> NDArray[np.float64] | None:
         """Return the probabilities of capsule lengths (n, C), if the model is calibrated."""
@@ -347,6 +357,12 @@ class Analyzer:
         while chunk := list(islice(requests, _CHUNK)):
             yield from self._engine.read_states(chunk)
 
+    def predict_tags(self, texts: Sequence[str]) -> Iterator[NDArray[np.float32]]:
+        """Yield the tag logits of each text's words (W, 3), by the span head."""
+        requests = map(Request.whole_text, texts)
+        while chunk := list(islice(requests, _CHUNK)):
+            yield from (found.logits for found in self._engine.extract(chunk))
+
     def _predict(
         self, requests: Iterable[Request], outputs: tuple[str, ...] = ()
     ) -> Iterator[Predictions]:
@@ -365,9 +381,9 @@ def _requests(examples: Iterable[Example]) -> Iterator[Request]:
 
 
 def _lengths(predictions: Iterable[Predictions]) -> NDArray[np.float32]:
-    """Return the capsule lengths of predictions of one aspect each (n, C)."""
-    rows = [rows.lengths[0] for rows in predictions]
-    return np.array(rows, dtype=np.float32).reshape(-1, len(CLASSES))
+    """Return the capsule lengths of all aspects of predictions (n, C)."""
+    rows = [rows.lengths for rows in predictions]
+    return np.concatenate([np.zeros((0, len(CLASSES)), np.float32), *rows])
 
 
 def _by_class(scores: list[NDArray[np.float32]]) -> dict[Polarity, tuple[float, ...]]:

@@ -258,6 +258,8 @@ class ExtractedSpans:
     """Capsule lengths (A, C)."""
     scores: NDArray[np.float64]
     """Span scores (A)."""
+    logits: NDArray[np.float32]
+    """Tag logits of words (W, 3)."""
 
 
 class Engine:
@@ -409,7 +411,7 @@ class Engine:
         for own, some in zip(logits, spans, strict=True):
             start, end = end, end + len(some)
             scores = span_scores(own, some, self._span_bias)
-            yield ExtractedSpans(some, lengths[start:end], scores)
+            yield ExtractedSpans(some, lengths[start:end], scores, own)
 
     def _read_batch(
         self, requests: list[Request], encodings: list[Encoding]

@@ -21,7 +21,13 @@ from capsar.model.losses import (
     reconstruction_loss,
 )
 from capsar.model.routing import Routed, route
-from capsar.model.span_head import SpanHead, best_subwords, gather_first, tag_loss
+from capsar.model.span_head import (
+    SpanHead,
+    best_subwords,
+    gather_first,
+    tag_distillation_loss,
+    tag_loss,
+)
 from capsar.schema import CLASSES
 
 if TYPE_CHECKING:
@@ -66,6 +72,10 @@ class Batch:
     """The capsule lengths predicted by the teachers (B, C)."""
     distill_weights: Tensor | None = None
     """The weight of the teachers in the loss of each example (B)."""
+    teacher_tags: Tensor | None = None
+    """The tag probabilities predicted by the teachers (B, W, 3); 0 for no word."""
+    tag_distill_weights: Tensor | None = None
+    """The weight of the teachers in the loss of each sentence's tags (B)."""
     sentences: Tensor | None = None
     """The index of each example's sentence among the distinct ones (B), to encode each once."""
     sentence_rows: Tensor | None = None
@@ -382,8 +392,11 @@ class Capsar(nn.Module):
             loss = loss * batch.weights
         loss = loss * has_polarity
         if output.tags is not None and batch.tags is not None and batch.tag_weights is not None:
-            tag_weights = config.span_weight * batch.tag_weights  # (B)
-            loss = loss + tag_weights * tag_loss(output.tags, batch.tags)
+            of_tags = tag_loss(output.tags, batch.tags)  # (B)
+            if batch.teacher_tags is not None and batch.tag_distill_weights is not None:
+                distilled = tag_distillation_loss(output.tags, batch.teacher_tags)  # (B)
+                of_tags = torch.lerp(of_tags, distilled, batch.tag_distill_weights)
+            loss = loss + config.span_weight * batch.tag_weights * of_tags
         return loss
 
     def similarity(self, batch: Batch, output: Output) -> Tensor:

@@ -77,3 +77,13 @@ def tag_loss(logits: Tensor, tags: Tensor) -> Tensor:
         logits.transpose(1, 2), tags, ignore_index=-1, reduction="none"
     )  # (B, W)
     return losses.sum(1) / (tags >= 0).sum(1).clamp(min=1)
+
+
+def tag_distillation_loss(logits: Tensor, probabilities: Tensor) -> Tensor:
+    """Return the mean cross-entropy (B) with the teachers' tag probabilities (B, W, 3).
+
+    Words beyond the last one have probabilities of zero.
+    """
+    losses = -(probabilities * logits.log_softmax(-1)).sum(-1)  # (B, W)
+    is_word = probabilities.sum(-1) > 0  # (B, W)
+    return losses.sum(1) / is_word.sum(1).clamp(min=1)

@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from capsar.inference.decoding import IGNORE_INDEX, encode_tags
+from capsar.inference.decoding import IGNORE_INDEX, NUM_TAGS, encode_tags
 from capsar.model.network import Batch
 from capsar.schema import CLASSES
 from capsar.tokenizer import first_subwords, tokenize_words, words_within
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from capsar.schema import Example
     from capsar.tokenizer import Span, TextTokenizer
@@ -49,6 +52,10 @@ class EncodedExample:
     """Mean capsule lengths of the teachers: soft targets."""
     distill_weight: float = 0.0
     """Weight of the soft targets in the loss of the polarity."""
+    teacher_tags: NDArray[np.float32] | None = None
+    """Mean tag probabilities of the teachers (W, 3): soft targets."""
+    tag_distill_weight: float = 0.0
+    """Weight of the soft targets in the loss of the tags."""
 
 
 def encode_examples(
@@ -154,11 +161,24 @@ def collate(encoded: Sequence[EncodedExample], *, share_sentences: bool = False)
         batch = replace(batch, teacher_lengths=targets, distill_weights=shares)
     if any(example.tags is None for example in encoded):
         return batch
+    return _add_tags(batch, encoded)
+
+
+def _add_tags(batch: Batch, encoded: Sequence[EncodedExample]) -> Batch:
+    """Add the tags of words, and the teachers' probabilities of them, to a batch."""
+    size = len(encoded)
     num_words = max(1, *(len(example.tags or ()) for example in encoded))
     tags = torch.full((size, num_words), IGNORE_INDEX)  # (B, W)
     for row, example in enumerate(encoded):
         tags[row, : len(example.tags or ())] = torch.tensor(example.tags).long()
     tag_weights = torch.tensor([example.tag_weight for example in encoded])  # (B)
+    if any(example.teacher_tags is not None for example in encoded):
+        targets = torch.zeros(size, num_words, NUM_TAGS)  # (B, W, 3)
+        for row, example in enumerate(encoded):
+            if example.teacher_tags is not None:
+                targets[row, : len(example.teacher_tags)] = torch.from_numpy(example.teacher_tags)
+        shares = torch.tensor([example.tag_distill_weight for example in encoded])  # (B)
+        batch = replace(batch, teacher_tags=targets, tag_distill_weights=shares)
     starts = torch.from_numpy(first_subwords(batch.words.numpy(), num_words))  # (B, W)
     return replace(batch, first_subwords=starts, tags=tags, tag_weights=tag_weights)
 

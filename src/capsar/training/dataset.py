@@ -52,6 +52,8 @@ class Splits:
     validation_sentences: list[TermSentence]
     partially_annotated: list[Example]
     """Labeled examples of sentences in which not every term is marked."""
+    pseudo_labeled: list[Example]
+    """Examples that teachers labelled, and sentences in which they found no aspect."""
     shared: dict[MatchKind, int]
     """Labeled training sentences dropped because they are in the validation set."""
     excluded: int
@@ -61,9 +63,10 @@ class Splits:
 
     def training_examples(self, *, with_unlabeled: bool) -> list[Example]:
         """Return all training examples, and optionally one per sentence without a labeled term."""
-        examples = [*self.train, *self.partially_annotated]
+        pseudo_labeled = labeled(self.pseudo_labeled)
+        examples = [*self.train, *self.partially_annotated, *pseudo_labeled]
         if with_unlabeled:
-            known = {example.text for example in self.train}
+            known = {example.text for example in (*self.train, *pseudo_labeled)}
             others = (s.text for s in self.train_sentences if s.text not in known)
             examples += map(Example, others)
         return examples
@@ -110,16 +113,23 @@ def read_splits(data_config: DataConfig, fold: int | None = None) -> Splits:
     # Where a sentence is also annotated in full, that annotation is the one to train on.
     complete = {sentence_hash(text) for text in train_texts}
     partial = [e for e in partial if sentence_hash(e.text) not in complete]
+    pseudo = _read(data_config.pseudo_labeled, data_config, default_part="train")
+    pseudo, _ = _drop_excluded(data_config, pseudo)
+    pseudo = decontaminate(pseudo, validation_texts).kept
+    complete |= {sentence_hash(e.text) for e in partial}
+    pseudo = [e for e in pseudo if sentence_hash(e.text) not in complete]
+    annotated = (e for e in everything if e.text in train_texts)
     return Splits(
         first.split.train,
         first.split.validation,
-        term_sentences(e for e in everything if e.text in train_texts),
+        term_sentences((*annotated, *pseudo)),
         term_sentences(
             e
             for e in (validation or everything)
             if e.text in validation_texts and e.text not in partial_texts
         ),
         decontaminate(partial, validation_texts).kept,
+        pseudo,
         first.shared,
         first.excluded + excluded,
         _text_weights(data_config),
@@ -319,7 +329,8 @@ def _describe(
     files: list[str],
 ) -> dict[str, Any]:
     """Return the facts about the data, without folders of this machine."""
-    sources = (*list_sources(data_config.train), *list_sources(data_config.partially_annotated))
+    named = (data_config.train, data_config.partially_annotated, data_config.pseudo_labeled)
+    sources = [source for several in named for source in list_sources(several)]
     found = [find_published(source) for source in sources]
     published = {dataset.name: dataset.license for dataset in found if dataset}
     if None in found:  # not all of the data is in the catalog
@@ -350,6 +361,9 @@ def _describe(
     if data_config.partially_annotated:
         facts["partially_annotated"] = _shown(data_config.partially_annotated)
         facts["partially_annotated_examples"] = len(splits.partially_annotated)
+    if data_config.pseudo_labeled:
+        facts["pseudo_labeled"] = _shown(data_config.pseudo_labeled)
+        facts["pseudo_labeled_sentences"] = len({e.text for e in splits.pseudo_labeled})
     return facts
 
 
@@ -365,6 +379,7 @@ def _digest_files(data_config: DataConfig) -> list[str]:
     sources = (
         data_config.train,
         data_config.partially_annotated,
+        data_config.pseudo_labeled,
         data_config.validation,
         data_config.partially_annotated_validation,
     )
@@ -385,6 +400,7 @@ def _fingerprint(
     ]
     rows += [(sentence.text, sorted(sentence.terms)) for sentence in sentences]
     rows += sorted(splits.weights.items())
+    rows += [(e.text, e.spans, e.polarity) for e in splits.pseudo_labeled]
     rows += [files, initial.fingerprint if initial else ""]
     digest = hashlib.sha256()
     for row in rows:

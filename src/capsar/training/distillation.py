@@ -1,4 +1,4 @@
-"""Distillation: soft targets and hidden states of teachers, cached on disk; class weights.
+"""Distillation: soft targets of teachers for polarity and tags; weights of classes and sources.
 
 Feature distillation trains the encoder and the word vectors of a recurrent network to predict the
 teachers' hidden states before training. A linear layer, discarded afterwards, maps the encoder's
@@ -7,44 +7,32 @@ states to theirs.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
-import tempfile
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from zipfile import BadZipFile
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from capsar.bundle import find_bundle
 from capsar.config import list_sources
-from capsar.errors import ArtifactError
-from capsar.inference.analyzer import load
-from capsar.model.embeddings import user_cache
+from capsar.inference.decoding import IGNORE_INDEX
 from capsar.schema import Example
-from capsar.tokenizer import SEGMENTATION, tokenize_words
+from capsar.tokenizer import tokenize_words
 from capsar.training.batches import collate, encode_examples, epoch_batches
+from capsar.training.teachers import is_recorded, predict_tags, predict_teacher, read_states
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+    from collections.abc import Mapping, Sequence, Set
 
-    from numpy.typing import NDArray
-
-    from capsar.config import Sources, TrainConfig
-    from capsar.inference.analyzer import Analyzer
+    from capsar.config import TrainConfig
     from capsar.model.network import Batch, Capsar
     from capsar.tokenizer import TextTokenizer
     from capsar.training.batches import EncodedExample
-
-    States = Sequence[NDArray[np.float16]]
+    from capsar.training.teachers import States
 
 _LOG = logging.getLogger(__name__)
-_OUTPUTS_PER_FILE = 512
 _RATE = 2e-3
 _WARMUP_STEPS = 50
 _MIN_DEVIATION = 1e-3
@@ -79,14 +67,26 @@ def weight_sources(
 
 
 def add_teacher_targets(
-    encoded: list[EncodedExample], examples: Sequence[Example], teachers: Sources, weight: float
+    encoded: list[EncodedExample],
+    examples: Sequence[Example],
+    train_config: TrainConfig,
+    pseudo_labeled: Set[str] = frozenset(),
 ) -> list[EncodedExample]:
-    """Add the teachers' mean capsule lengths as soft targets to the examples with an aspect.
+    """Add the teachers' mean outputs as soft targets.
+
+    Capsule lengths are targets of the examples with an aspect; with `train.distill_tags`, tag
+    probabilities are targets of all examples.
+
+    Args:
+        encoded: The encoded examples.
+        examples: The same examples.
+        train_config: Names the teachers and their weight.
+        pseudo_labeled: Texts labelled by teachers, whose outputs have the whole weight there.
 
     Raises:
         ArtifactError: If there is no such teacher.
     """
-    names = list_sources(teachers)
+    names, weight = list_sources(train_config.teacher), train_config.distill_weight
     rows = [row for row, example in enumerate(examples) if example.spans]
     if not names or not weight or not rows:
         return encoded
@@ -94,41 +94,23 @@ def add_teacher_targets(
     lengths = np.mean([predict_teacher(name, inputs) for name in names], axis=0)
     result = list(encoded)
     for row, own in zip(rows, lengths.tolist(), strict=True):
-        result[row] = replace(encoded[row], teacher_lengths=tuple(own), distill_weight=weight)
-    return result
-
-
-def predict_teacher(teacher: str, examples: Sequence[Example]) -> NDArray[np.float32]:
-    """Return a teacher's capsule lengths of examples (n, C), from the cache where possible.
-
-    Raises:
-        ArtifactError: If there is no such teacher, or the cache is damaged.
-    """
-    keys = [_example_key(example) for example in examples]
-    inputs = dict(zip(keys, examples, strict=True))
-    lengths = _cached(teacher, "lengths", inputs, lambda m, some: m.predict_lengths(some)[:, None])
-    return np.concatenate([lengths[key] for key in keys])
-
-
-def cache_teacher_outputs(
-    teacher: str, examples: Sequence[Example], lengths: Sequence[Sequence[float]]
-) -> None:
-    """Add capsule lengths that a teacher predicted elsewhere to the cache."""
-    keys = [_example_key(example) for example in examples]
-    outputs = list(np.array(lengths, dtype=np.float32)[:, None])
-    _write_cache(_cache_folder(teacher, "lengths"), keys, outputs)
-
-
-def fingerprint_teachers(teachers: Sources) -> str:
-    """Return a hash of all files of all teachers, or an empty string without teachers.
-
-    Raises:
-        ArtifactError: If there is no such teacher.
-    """
-    digest = hashlib.sha256()
-    for name in list_sources(teachers):
-        digest.update(find_bundle(name).fingerprint().encode())
-    return digest.hexdigest() if list_sources(teachers) else ""
+        share = 1.0 if examples[row].text in pseudo_labeled else weight
+        result[row] = replace(encoded[row], teacher_lengths=tuple(own), distill_weight=share)
+    if not train_config.distill_tags:
+        return result
+    texts = list(dict.fromkeys(example.text for example in examples))
+    predicted = zip(*(predict_tags(name, texts) for name in names), strict=True)
+    tags = {text: np.mean(own, axis=0) for text, own in zip(texts, predicted, strict=True)}
+    return [
+        replace(
+            own,
+            teacher_tags=tags[example.text],
+            tag_distill_weight=1.0
+            if example.text in pseudo_labeled or set(own.tags or ()) <= {IGNORE_INDEX}
+            else weight,
+        )
+        for own, example in zip(result, examples, strict=True)
+    ]
 
 
 def distill_features(
@@ -143,7 +125,8 @@ def distill_features(
     """
     texts = [text for text in dict.fromkeys(texts) if tokenize_words(text)]
     _LOG.info("Feature distillation on %d texts", len(texts))
-    parts = [read_states(teacher, texts) for teacher in list_sources(train_config.teacher)]
+    models = [name for name in list_sources(train_config.teacher) if not is_recorded(name)]
+    parts = [read_states(teacher, texts) for teacher in models]
     states = parts[0]
     if len(parts) > 1:
         states = [np.concatenate(each, axis=1) for each in zip(*parts, strict=True)]
@@ -207,95 +190,3 @@ class FeatureTargets:
             own = self._states[index]
             targets[row, : len(own)] = (own - self._mean) / self._deviation
         return torch.from_numpy(targets).to(batch.ids.device)
-
-
-def read_states(teacher: str, texts: Sequence[str]) -> States:
-    """Return a teacher's hidden states of each text's words (W, H), from the cache where possible.
-
-    The states of a thousand sentences by mpnet take 30 MB in half precision.
-
-    Raises:
-        ArtifactError: If there is no such teacher, or the cache is damaged.
-    """
-    keys = [_key([SEGMENTATION, text]) for text in texts]
-
-    def predict(model: Analyzer, examples: list[Example]) -> list[NDArray[Any]]:
-        states = list(model.read_states([example.text for example in examples]))
-        if not all((np.abs(some) <= np.finfo(np.float16).max).all() for some in states):
-            raise ArtifactError(f"The states of {teacher!r} exceed half precision")
-        return [some.astype(np.float16) for some in states]
-
-    inputs = dict(zip(keys, map(Example, texts), strict=True))
-    states = _cached(teacher, "states", inputs, predict)
-    return [states[key] for key in keys]
-
-
-def _cached(
-    teacher: str,
-    kind: str,
-    inputs: dict[bytes, Example],
-    predict: Callable[[Analyzer, list[Example]], Iterable[NDArray[Any]]],
-) -> dict[bytes, NDArray[Any]]:
-    """Return the output of each input, and write those that were not cached to files.
-
-    Files are written one by one, so that other seeds, resumed runs and runs with more examples
-    never compute an output twice.
-    """
-    folder = _cache_folder(teacher, kind)
-    outputs = _read_cache(folder, inputs.keys())
-    new = sorted(inputs.keys() - outputs.keys(), key=lambda key: (len(inputs[key].text), key))
-    if not new:
-        return outputs
-    model = load(teacher)
-    for start in range(0, len(new), _OUTPUTS_PER_FILE):
-        block = new[start : start + _OUTPUTS_PER_FILE]
-        found = list(predict(model, [inputs[key] for key in block]))
-        _write_cache(folder, block, found)
-        outputs |= zip(block, found, strict=True)
-    return outputs
-
-
-def _cache_folder(teacher: str, kind: str) -> Path:
-    digest = hashlib.sha256(find_bundle(teacher).fingerprint().encode())
-    return user_cache() / kind / digest.hexdigest()[:32]
-
-
-def _key(content: object) -> bytes:
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:32].encode()
-
-
-def _example_key(example: Example) -> bytes:
-    return _key([example.text, [(s.start, s.end) for s in example.spans]])
-
-
-def _write_cache(folder: Path, keys: Sequence[bytes], outputs: Sequence[NDArray[Any]]) -> None:
-    """Write outputs, of any number of rows each, as one file in one atomic step."""
-    name = hashlib.sha256(b"".join(keys)).hexdigest()[:32] + ".npz"
-    rows = np.array(list(map(len, outputs)))
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".capsar-", dir=folder) as scratch:
-            path = Path(scratch) / name
-            np.savez(path, keys=np.array(keys), rows=rows, values=np.concatenate(outputs))
-            path.replace(folder / name)
-    except OSError as error:
-        raise ArtifactError(
-            f"Cannot cache teacher outputs in {str(folder)!r}: {error}. Free some space, or set "
-            "XDG_CACHE_HOME to another folder; what was cached before is kept."
-        ) from error
-
-
-def _read_cache(folder: Path, wanted: Set[bytes]) -> dict[bytes, NDArray[Any]]:
-    outputs: dict[bytes, NDArray[Any]] = {}
-    for path in sorted(folder.glob("*.npz")):
-        try:
-            with path.open("rb") as stream, np.load(stream, allow_pickle=False) as content:
-                keys, rows, values = (content[name] for name in ("keys", "rows", "values"))
-            if len(keys) != len(rows) or rows.sum() != len(values):
-                raise ValueError(f"{len(keys)} keys of {len(rows)} outputs with {len(values)} rows")
-        except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
-            raise ArtifactError(f"Delete the damaged cache {str(path)!r}: {error}") from error
-        parts = np.split(values, np.cumsum(rows)[:-1])
-        found = zip(keys.tolist(), parts, strict=True)
-        outputs |= {key: part.copy() for key, part in found if key in wanted}
-    return outputs

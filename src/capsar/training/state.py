@@ -29,7 +29,6 @@ from capsar.training.distillation import (
     add_teacher_targets,
     balance_classes,
     distill_features,
-    fingerprint_teachers,
     weight_sources,
 )
 from capsar.training.initialize import (
@@ -40,6 +39,7 @@ from capsar.training.initialize import (
 )
 from capsar.training.loop import Progress, train_steps
 from capsar.training.optim import freeze_layers, make_ema, make_optimizer
+from capsar.training.teachers import fingerprint_teachers
 from capsar.training.validation import NetworkPredictor, ValidationSet
 
 if TYPE_CHECKING:
@@ -309,9 +309,8 @@ class TrainState:
         encoded = balance_classes(encoded, train_config.class_balance)
         encoded = weight_sources(encoded, examples, self.data.splits.weights)
         with self._accelerator.main_process_first():
-            return add_teacher_targets(
-                encoded, examples, train_config.teacher, train_config.distill_weight
-            )
+            pseudo_labeled = {example.text for example in self.data.splits.pseudo_labeled}
+            return add_teacher_targets(encoded, examples, train_config, pseudo_labeled)
 
     def distill_features(self) -> None:
         """Run feature distillation, if it is configured.
