@@ -1,19 +1,22 @@
 """The teacher of the bundled models: train it, and record its outputs for their training.
 
     python experiments/pretrained/teacher.py train --seed 0
+    python experiments/pretrained/teacher.py continue --seed 0
     python experiments/pretrained/teacher.py record --seed 0
 
 `record` writes `experiments/teachers/mpnet-SEED.npz`: capsule lengths and tag probabilities of the
-training data and of unlabelled lines of pros and cons and sentences of Bing Liu's reviews, by
-hashes of the texts. The bundled models are trained from these files, without the teacher itself.
-`--part 0/2` computes one half of them in a process of its own; without, the rest is computed and
-the file is written. The first seed decides which spans of unlabelled text are labelled.
+training data and of Bing Liu's unlabelled lines of pros and cons, by hashes of the texts. The
+bundled models are trained from these files, without the teacher itself. `--part 0/2` and `--part
+1/2` compute one half each, in two processes; the last one writes the file. The first seed decides
+which spans of unlabelled text are labelled.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,13 +26,18 @@ if __name__ == "__main__":
 import numpy as np
 
 from capsar import train
-from capsar.config import list_sources, read_config, run_config
+from capsar.bundle import open_bundle
+from capsar.config import read_config, run_config
 from capsar.data.catalog import find_file, training_examples
 from capsar.data.splits import drop_hashed
+from capsar.evaluation.spans import term_sentences
 from capsar.inference.decoding import decode_spans
+from capsar.inference.engine import Engine
+from capsar.inference.inputs import Request
 from capsar.schema import CLASSES, AspectSpan, Example, Polarity
-from capsar.tokenizer import tokenize_words
+from capsar.tokenizer import tokenize_words, words_within
 from capsar.training.dataset import read_splits
+from capsar.training.state import Checkpoint, TrainState, save_checkpoint
 from capsar.training.teachers import (
     LENGTHS,
     TAGS,
@@ -37,8 +45,10 @@ from capsar.training.teachers import (
     predict_tags,
     predict_teacher,
     record_outputs,
+    round_outputs,
     text_key,
 )
+from capsar.training.trainer import make_accelerator, save_model
 from guard import close_test_sets
 from pseudo_labels import PROS_CONS, labels_path, read_pros_cons, row_of, write_rows
 from run import CONFIGS, EXPERIMENTS, WORK, prepare_process, record_commit
@@ -49,9 +59,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 CONFIG = CONFIGS / "teacher.toml"
+CORPUS = "capsar-corpus"
+FIRST_EPOCHS = 1
+EARLIER_SHARE, MAMS_SHARE = 0.13, 0.25
 RECORDED = EXPERIMENTS / "teachers"
 PSEUDO_LABELS = "by-teacher"
 _MIN_WORDS, _MAX_WORDS = 2, 60
+_BLOCK = 1000
 _MIN_PROBABILITY = 1e-3
 _OPPOSITE = {
     (Polarity.POSITIVE, Polarity.NEGATIVE),
@@ -61,21 +75,68 @@ _OPPOSITE = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Train the teacher or record its outputs.")
-    parser.add_argument("step", choices=("train", "record"))
+    parser.add_argument("step", choices=("train", "continue", "record"))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--part", default="0/1", help="of the texts, such as 0/2")
     options = parser.parse_args()
     close_test_sets()
     prepare_process()
-    folder = WORK / f"pretrained-teacher-{options.seed}"
+    first = WORK / f"pretrained-teacher-{options.seed}"
+    second = WORK / f"pretrained-teacher-{options.seed}-2"
     if options.step == "train":
-        content = read_config(CONFIG).as_dict()
-        content["train"]["seed"] = options.seed
-        record_commit(folder)
-        train(run_config(content), folder)
+        train_first_stage(first, options.seed)
+    elif options.step == "continue":
+        train_second_stage(second, first, options.seed)
     else:
         part, parts = map(int, options.part.split("/"))
-        record(str(folder / "bundle"), recorded_path(options.seed), part, parts)
+        record(str(second / "bundle"), recorded_path(options.seed), part, parts)
+
+
+def train_first_stage(folder: Path, seed: int) -> None:
+    """Train the first epoch of the configured ones, with their learning rates."""
+    content = read_config(CONFIG).as_dict()
+    content["train"]["seed"] = seed
+    config = run_config(content)
+    record_commit(folder)
+    state = TrainState(config, make_accelerator())
+    for info in state.steps(epochs=FIRST_EPOCHS):
+        if info.ends_epoch:
+            checkpoint = Checkpoint(state.progress, state.run, state.tensors())
+            save_checkpoint(folder / "checkpoints", checkpoint)
+    save_model(folder / "bundle", config, state, state.progress, state.validation_set)
+
+
+def train_second_stage(folder: Path, first: Path, seed: int) -> None:
+    """Train on all later sentences and some of the earlier ones, with falling learning rates."""
+    content = read_config(CONFIG.with_stem("teacher-2")).as_dict()
+    content["train"] |= {"seed": seed, "init_from": str(first / "bundle")}
+    write_second_stage(Path(content["data"]["train"][0]))
+    record_commit(folder)
+    train(run_config(content), folder)
+
+
+def write_second_stage(path: Path) -> None:
+    """Write the sentences of the second stage, those of the first chosen by a hash."""
+    rows = [json.loads(line) for line in find_file(CORPUS, "train").open(encoding="utf-8")]
+    chosen = [row for row in rows if is_later(row["author"]) or _share(row["text"]) < EARLIER_SHARE]
+    for sentence in term_sentences(training_examples("mams")):
+        if _share(sentence.text) < MAMS_SHARE:
+            terms = [
+                {"aspect": sentence.text[start:end], "start": start, "end": end, "polarity": p}
+                for (start, end), p in sentence.terms.items()
+            ]
+            chosen.append({"text": sentence.text, "aspects": terms})
+    write_rows(path, chosen)
+
+
+def is_later(author: str) -> bool:
+    """Return whether a file of the corpus was annotated while the first stage ran."""
+    name, _, number = author.partition("-")
+    return (name == "plain" and author != "plain-facts") or (name == "reviews" and int(number) > 6)
+
+
+def _share(text: str) -> float:
+    return int(sha256(text.encode()).hexdigest()[:8], 16) / 2**32
 
 
 def recorded_path(seed: int) -> Path:
@@ -83,48 +144,81 @@ def recorded_path(seed: int) -> Path:
     return RECORDED / f"mpnet-{seed}.npz"
 
 
-def record(teacher: str, path: Path, part: int = 0, parts: int = 1) -> None:
-    """Compute a teacher's outputs, and write them to a file if this is the only part."""
+def record(teacher: str, path: Path, part: int, parts: int) -> None:
+    """Compute a teacher's outputs block by block, and write them to a file when all are there."""
     lines = unlabeled_lines()
     splits = read_splits(read_config(CONFIG).data)
-    labeled = splits.training_examples(with_unlabeled=True)
-    texts = list(dict.fromkeys([*(example.text for example in labeled), *lines]))[part::parts]
-    chosen = set(texts)
-    tags = dict(zip(texts, predict_tags(teacher, texts), strict=True))
+    spans: dict[str, list[AspectSpan]] = {}
+    for example in splits.training_examples(with_unlabeled=True):
+        spans.setdefault(example.text, []).extend(example.spans)
     first = recorded_path(0)
-    own_lines = [line for line in lines if line in chosen]
-    by_first = predict_tags(str(first), own_lines) if first.is_file() and first != path else None
-    found = by_first or [tags[line] for line in own_lines]
-    examples = [example for example in labeled if example.spans and example.text in chosen]
-    examples += [
-        example
-        for line, probabilities in zip(own_lines, found, strict=True)
-        for example in examples_of(line, probabilities)
-    ]
-    lengths = predict_teacher(teacher, examples)
-    if parts == 1:
-        by_key = zip(map(example_key, examples), lengths[:, None], strict=True)
-        outputs = {
-            LENGTHS: dict(by_key),
-            TAGS: {text_key(text): own for text, own in tags.items()},
-        }
-        record_outputs(path, outputs)
-        print({"texts": len(texts), "examples": len(examples), "bytes": path.stat().st_size})
+    if first.is_file() and first != path:
+        for line, tags in zip(lines, predict_tags(str(first), list(lines)), strict=True):
+            spans.setdefault(line, [e.spans[0] for e in examples_of(line, tags)])
+    texts = sorted({**spans, **lines}, key=lambda text: (len(text), text))
+    blocks = [texts[start : start + _BLOCK] for start in range(0, len(texts), _BLOCK)]
+    scratch = WORK / "teacher" / path.stem
+    engine = Engine(open_bundle(Path(teacher)))
+    for number, block in enumerate(blocks):
+        file = scratch / f"{number}.npz"
+        if number % parts == part and not file.is_file():
+            record_outputs(file.with_suffix(".tmp.npz"), outputs_of(engine, block, spans))
+            file.with_suffix(".tmp.npz").rename(file)
+    files = [scratch / f"{number}.npz" for number in range(len(blocks))]
+    if all(file.is_file() for file in files):
+        loaded = [dict(np.load(file)) for file in files]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        joined = {name: np.concatenate([own[name] for own in loaded]) for name in loaded[0]}
+        np.savez_compressed(path, allow_pickle=False, **joined)
+        print({"texts": len(texts), "bytes": path.stat().st_size})
 
 
-def unlabeled_lines() -> dict[str, Polarity | None]:
-    """Return the unlabelled lines, each with its side if it is one of pros or cons.
+def outputs_of(
+    engine: Engine, texts: list[str], given: dict[str, list[AspectSpan]]
+) -> dict[str, dict[bytes, NDArray[np.float32]]]:
+    """Return tag probabilities of texts, and capsule lengths of given and of found spans."""
+    outputs: dict[str, dict[bytes, NDArray[np.float32]]] = {LENGTHS: {}, TAGS: {}}
+    spans: dict[str, list[AspectSpan]] = {}
+
+    def find(request: Request, logits: NDArray[np.float32]) -> list[tuple[int, int]]:
+        """Return word indices; found spans are those of the recorded probabilities."""
+        found = examples_of(request.text, probabilities_of(logits))
+        own = dict.fromkeys([*given.get(request.text, ()), *(e.spans[0] for e in found)])
+        within = {s: words_within(request.words, s.start, s.end) for s in own}
+        spans[request.text] = [span for span in own if within[span]]
+        return [(within[s][0], within[s][-1] + 1) for s in spans[request.text]]
+
+    extracted = engine.extract(list(map(Request.whole_text, texts)), find)
+    for text, found in zip(texts, extracted, strict=True):
+        outputs[TAGS][text_key(text)] = probabilities_of(found.logits)
+        for span, lengths in zip(spans[text], found.lengths, strict=True):
+            outputs[LENGTHS][example_key(Example(text, (span,)))] = lengths[None]
+    return outputs
+
+
+def probabilities_of(logits: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the tag probabilities (W, 3) of logits."""
+    exponentials = np.exp(logits - logits.max(-1, keepdims=True, initial=-np.inf))
+    found: NDArray[np.float32] = exponentials / exponentials.sum(-1, keepdims=True)
+    return found
+
+
+def rounded_logits(probabilities: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return logits of probabilities as they are recorded."""
+    logits: NDArray[np.float32] = np.log(round_outputs(probabilities).clip(_MIN_PROBABILITY))
+    return logits
+
+
+def unlabeled_lines() -> dict[str, Polarity]:
+    """Return the lines of pros and cons with their sides.
 
     Lines of test sets, and very short and very long ones, are excluded.
     """
-    data = read_config(CONFIG).data
-    sides: dict[str, Polarity | None] = {}
-    for source in list_sources(data.partially_annotated):
-        name, _, part = source.partition(":")
-        sides |= {example.text: None for example in training_examples(name, part)}
+    sides: dict[str, Polarity] = {}
     for side, some in read_pros_cons(find_file(PROS_CONS, "text")).items():
         sides |= dict.fromkeys(some, side)
-    kept, _ = drop_hashed(list(map(Example, sides)), Path(data.exclude_hashes))
+    hashes = Path(read_config(CONFIG).data.exclude_hashes)
+    kept, _ = drop_hashed(list(map(Example, sides)), hashes)
     texts = (example.text for example in kept)
     return {t: sides[t] for t in texts if _MIN_WORDS <= len(tokenize_words(t)) <= _MAX_WORDS}
 
@@ -132,7 +226,7 @@ def unlabeled_lines() -> dict[str, Polarity | None]:
 def examples_of(text: str, probabilities: NDArray[np.float32]) -> Iterator[Example]:
     """Yield the spans that tag probabilities (W, 3) give, without polarities."""
     words = tokenize_words(text)
-    for first, end in decode_spans(np.log(probabilities.clip(_MIN_PROBABILITY))):
+    for first, end in decode_spans(rounded_logits(probabilities)):
         yield Example(text, (AspectSpan(words[first][0], words[end - 1][1]),))
 
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from capsar.bundle import Bundle
     from capsar.tokenizer import Encoding, Span
 
+    FindSpans = Callable[[Request, NDArray[np.float32]], list[Span]]
+
 T = TypeVar("T")
 
 BACKENDS = ("onnxruntime", "openvino")
@@ -330,9 +332,23 @@ class Engine:
             predictions.append(Predictions(lengths.reshape(-1, len(CLASSES)), scores))
         return predictions
 
-    def extract(self, requests: Sequence[Request]) -> list[ExtractedSpans]:
-        """Extract the aspects of each request with the span head, and route each of them."""
-        return self._run_batches(requests, self._extract_batch)
+    def extract(
+        self, requests: Sequence[Request], find: FindSpans | None = None
+    ) -> list[ExtractedSpans]:
+        """Extract the aspects of each request with the span head, and route each of them.
+
+        Args:
+            requests: The sentences.
+            find: Returns the spans of a sentence, given its tag logits; by default the best tags.
+        """
+
+        def decode(_: Request, logits: NDArray[np.float32]) -> list[Span]:
+            return decode_spans(logits, self._span_bias)
+
+        def run(some: list[Request], encodings: list[Encoding]) -> Iterator[ExtractedSpans]:
+            return self._extract_batch(some, encodings, find or decode)
+
+        return self._run_batches(requests, run)
 
     def read_states(self, requests: Sequence[Request]) -> list[NDArray[np.float32]]:
         """Return the hidden state of the first subword of each word (W, H), per request."""
@@ -392,7 +408,7 @@ class Engine:
             yield Predictions(routed.lengths[start:end], scores)
 
     def _extract_batch(
-        self, requests: list[Request], encodings: list[Encoding]
+        self, requests: list[Request], encodings: list[Encoding], find: FindSpans
     ) -> Iterator[ExtractedSpans]:
         """Tag a batch, then route the same states once per span."""
         encoded = self.encode(PaddedBatch.from_encodings(encodings, self.tokenizer.window))
@@ -401,7 +417,7 @@ class Engine:
         routed = self.route(encoded, np.arange(num_sentences), no_aspect, ("similarity",))
         tags = self.tag(encoded, routed)  # (S, W, 3)
         logits = [tags[row, : len(request.words)] for row, request in enumerate(requests)]
-        spans = [decode_spans(own, self._span_bias) for own in logits]
+        spans = [find(request, own) for request, own in zip(requests, logits, strict=True)]
         lengths = np.zeros((0, len(CLASSES)), dtype=np.float32)
         sentence = np.repeat(np.arange(num_sentences), list(map(len, spans)))
         if len(sentence):

@@ -141,6 +141,11 @@ def record_outputs(path: Path, outputs: Mapping[str, Mapping[bytes, NDArray[Any]
     np.savez_compressed(path, allow_pickle=False, **arrays)
 
 
+def round_outputs(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return outputs as they are after recording."""
+    return (np.round(values * _LEVELS) / _LEVELS).astype(np.float32)
+
+
 def _read_recorded(path: Path, kind: str, wanted: Set[bytes]) -> Outputs:
     """Return the recorded outputs of inputs.
 
