@@ -49,6 +49,7 @@ from capsar.training.teachers import (
     text_key,
 )
 from capsar.training.trainer import make_accelerator, save_model
+from capsar.training.validation import ValidationSet
 from guard import close_test_sets
 from pseudo_labels import PROS_CONS, labels_path, read_pros_cons, row_of, write_rows
 from run import CONFIGS, EXPERIMENTS, WORK, prepare_process, record_commit
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
 CONFIG = CONFIGS / "teacher.toml"
 CORPUS = "capsar-corpus"
 FIRST_EPOCHS = 1
-EARLIER_SHARE, MAMS_SHARE = 0.13, 0.25
+EARLIER_SHARE, MAMS_SHARE = 0.1, 0.15
 RECORDED = EXPERIMENTS / "teachers"
 PSEUDO_LABELS = "by-teacher"
 _MIN_WORDS, _MAX_WORDS = 2, 60
@@ -103,7 +104,8 @@ def train_first_stage(folder: Path, seed: int) -> None:
         if info.ends_epoch:
             checkpoint = Checkpoint(state.progress, state.run, state.tensors())
             save_checkpoint(folder / "checkpoints", checkpoint)
-    save_model(folder / "bundle", config, state, state.progress, state.validation_set)
+    not_validated = ValidationSet(state.validation_set.predictor, [], [])
+    save_model(folder / "bundle", config, state, state.progress, not_validated)
 
 
 def train_second_stage(folder: Path, first: Path, seed: int) -> None:
@@ -149,7 +151,10 @@ def record(teacher: str, path: Path, part: int, parts: int) -> None:
     lines = unlabeled_lines()
     splits = read_splits(read_config(CONFIG).data)
     spans: dict[str, list[AspectSpan]] = {}
-    for example in splits.training_examples(with_unlabeled=True):
+    validated = splits.validation
+    known = {example.text for example in validated}
+    validated += [Example(s.text) for s in splits.validation_sentences if s.text not in known]
+    for example in (*splits.training_examples(with_unlabeled=True), *validated):
         spans.setdefault(example.text, []).extend(example.spans)
     first = recorded_path(0)
     if first.is_file() and first != path:
