@@ -451,6 +451,7 @@ def main() -> int:
             "test part, real": compare(_only(first, real), second),
             "test part, authored": compare(_only(first, first.keys() - real), second),
             "training part": compare(ours, read_marked(CHECKS / "train-second.txt")),
+            "training part, later files": compare(ours, read_marked(CHECKS / "train-later.txt")),
         },
         "people": agreement_with_people(),
         "bing_liu": agreement_with_bing_liu(corpus),
