@@ -39,17 +39,15 @@ tags:
 datasets:
 - "mams"
 - "bing-liu"
+- "capsar-corpus"
 ---
 """
 _USE = """Aggregated analysis of English reviews and feedback, with the error rates of the tables
 above. Not for decisions about individual people, and not as the only basis of any decision."""
-_WEAK_LABELS = """`neutral-mentions.jsonl` and `pros-cons.jsonl` are weak labels from Bing Liu's
-files (`experiments/weak_labels.py`): features in sentences without labels, and features next to a
-polar word in lines of pros and cons. They train the polarity only. Labelled features that do not
-occur in their sentence are not aspects to extract. The validation set holds three products that are
-not in the training set."""
-_PSEUDO_LABELS = """`pros-cons-by-base.jsonl` holds the confident predictions of `base` for lines of
-pros and cons, where the side of the line does not contradict them."""
+_TRAINING = """MAMS and the project's corpus, most of whose sentences were written by a language
+model; no person checked its labels (`corpus/README.md`). A larger model, all-mpnet-base-v2 trained
+on the same data, gave soft targets, and labelled Bing Liu's lines of pros and cons
+(`by-teacher.jsonl`). No sentence of an evaluation set was trained on."""
 
 
 def set_card(name: str, card: str) -> None:
@@ -105,10 +103,10 @@ def render_card(name: str, of_run: str) -> str:
             raise SystemExit(
                 f"The card of the run must contain {old!r} once; it does {times} times"
             )
-    weak = paragraph(f"{_WEAK_LABELS} {_PSEUDO_LABELS if name == 'fast' else ''}")
     notice = (MODELS / "NOTICE.md").read_text(encoding="utf-8")
     parts = [
-        body, f"## Weak labels\n\n{weak}", _out_of_domain(name), _failures(name),
+        body, f"## Training data\n\n{paragraph(_TRAINING)}", _out_of_domain(name),
+        _failures(name),
         f"## Intended use\n\n{paragraph(_USE)}", re.sub("^# .*", "## Attribution", notice),
     ]  # fmt: skip
     return _FRONT + "\n" + "\n\n".join(part.strip() for part in parts if part) + "\n"

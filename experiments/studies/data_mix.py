@@ -73,9 +73,11 @@ def configure(variant: str) -> dict[str, Any]:
     """Return the configuration of a variant: that of `base`, with other data and no teacher."""
     content = read_config(CONFIG).as_dict()
     data = content["data"]
-    content["train"] |= {"max_epochs": EPOCHS, "patience": EPOCHS, "teacher": []}
-    data["train"] = ["mams", CORPUS]
-    data["weights"] = {}
+    content["train"] |= {"max_epochs": EPOCHS, "patience": EPOCHS}
+    content["train"] |= {"teacher": [], "distill_tags": False}
+    teacher = read_config(CONFIGS / "teacher.toml").data
+    data |= {"train": ["mams", CORPUS], "pseudo_labeled": [], "weights": {}}
+    data["partially_annotated"] = list(teacher.partially_annotated)
     kind, _, part = variant.partition("/")
     if kind == "corpus":
         data["train"] = ["mams", str(write_part(int(part)))]
