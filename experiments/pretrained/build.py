@@ -1,6 +1,6 @@
 """Rebuild the bundled models: `python experiments/pretrained/build.py base`, then `… fast`.
 
-Writes the pseudo-labels of the recorded teachers (`teacher.py`); trains `configs/NAME.toml` (a
+Writes the pseudo-labels of its teachers (`teacher.py`), if it has any; trains `configs/NAME.toml` (a
 stopped run resumes) and packs the bundle into `src/capsar/models/`.
 Once `out_of_domain.py`, `smoke_set.py` and the speed benchmark have been run, `--only card` writes
 their results into the model card.
@@ -21,12 +21,12 @@ if __name__ == "__main__":
 
 from capsar import train
 from capsar.bundle import CARD, open_bundle
-from capsar.config import read_config, run_config
+from capsar.config import list_sources, read_config, run_config
 from guard import close_test_sets
 from pretrained.card import LICENSE, VECTORS_LICENSE, facts, render_card, set_card
 from pretrained.packing import pack_bundle
 from pretrained.sets import BUNDLED, MODELS
-from pretrained.teacher import RECORDED, write_pseudo_labels
+from pretrained.teacher import write_pseudo_labels
 from run import CONFIGS, WORK, prepare_process, record_commit
 
 if TYPE_CHECKING:
@@ -49,10 +49,11 @@ def main() -> None:
     prepare_process()
     steps = (options.only,) if options.only else STEPS
     folder = WORK / f"pretrained-{name}"
-    if "labels" in steps:
-        print(write_pseudo_labels(sorted(map(str, RECORDED.glob("*.npz")))))
+    config = read_config(CONFIGS / f"{name}.toml")
+    if "labels" in steps and config.data.pseudo_labeled:
+        print(write_pseudo_labels(list_sources(config.train.teacher)))
     if "train" in steps:
-        content = read_config(CONFIGS / f"{name}.toml").as_dict()
+        content = config.as_dict()
         content["data"]["vectors"] = options.vectors or content["data"]["vectors"]
         record_commit(folder)
         train(run_config(content), folder, on_step=_print_epoch)

@@ -45,9 +45,10 @@ datasets:
 _USE = """Aggregated analysis of English reviews and feedback, with the error rates of the tables
 above. Not for decisions about individual people, and not as the only basis of any decision."""
 _TRAINING = """MAMS and the project's corpus, most of whose sentences were written by a language
-model; no person checked its labels (`corpus/README.md`). A larger model, all-mpnet-base-v2 trained
-on the same data, gave soft targets, and labelled Bing Liu's lines of pros and cons
-(`by-teacher.jsonl`). No sentence of an evaluation set was trained on."""
+model; no person checked its labels (`corpus/README.md`). No sentence of an evaluation set was
+trained on."""
+_DISTILLED = """`fast` was distilled from `base`, whose predictions for Bing Liu's lines of pros and
+cons (`by-teacher.jsonl`) are part of its data."""
 
 
 def set_card(name: str, card: str) -> None:
@@ -103,9 +104,10 @@ def render_card(name: str, of_run: str) -> str:
             raise SystemExit(
                 f"The card of the run must contain {old!r} once; it does {times} times"
             )
+    training = paragraph(f"{_TRAINING} {_DISTILLED if name == 'fast' else ''}")
     notice = (MODELS / "NOTICE.md").read_text(encoding="utf-8")
     parts = [
-        body, f"## Training data\n\n{paragraph(_TRAINING)}", _out_of_domain(name),
+        body, f"## Training data\n\n{training}", _out_of_domain(name),
         _failures(name),
         f"## Intended use\n\n{paragraph(_USE)}", re.sub("^# .*", "## Attribution", notice),
     ]  # fmt: skip

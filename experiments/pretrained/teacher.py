@@ -236,7 +236,7 @@ def examples_of(text: str, probabilities: NDArray[np.float32]) -> Iterator[Examp
 
 
 def write_pseudo_labels(teachers: Sequence[str]) -> dict[str, int]:
-    """Write the unlabelled lines with the aspects and polarities that recorded teachers give.
+    """Write the unlabelled lines with the aspects and polarities that teachers give.
 
     A line of pros (or cons) with a negative (positive) aspect is excluded.
     """
