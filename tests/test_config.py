@@ -65,7 +65,7 @@ def test_errors_name_the_wrong_setting(tmp_path: Path, content: str, message: st
 
 def test_committed_configurations_are_valid(root: Path) -> None:
     paths = {path.stem: path for path in (root / "experiments" / "configs").glob("*.toml")}
-    for bundled in ("base", "fast", "teacher", "teacher-2"):
+    for bundled in ("base", "fast", "teacher"):
         read_config(paths.pop(bundled))
     read_config(root / "examples" / "restaurants.toml")
     assert set(paths) == set(ALL)

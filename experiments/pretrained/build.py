@@ -1,7 +1,7 @@
 """Rebuild the bundled models: `python experiments/pretrained/build.py base`, then `… fast`.
 
-Writes the pseudo-labels of its teachers (`teacher.py`), if it has any; trains `configs/NAME.toml` (a
-stopped run resumes) and packs the bundle into `src/capsar/models/`.
+Writes the pseudo-labels of its teachers (`teacher.py`), if it has any, trains `configs/NAME.toml`
+(a stopped run resumes) and packs the bundle into `src/capsar/models/`.
 Once `out_of_domain.py`, `smoke_set.py` and the speed benchmark have been run, `--only card` writes
 their results into the model card.
 

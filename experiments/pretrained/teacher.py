@@ -1,7 +1,6 @@
 """The teacher of the bundled models: train it, and record its outputs for their training.
 
-    python experiments/pretrained/teacher.py train --seed 0
-    python experiments/pretrained/teacher.py continue --seed 0
+    torchrun --standalone --nproc-per-node 2 experiments/pretrained/teacher.py train --seed 0
     python experiments/pretrained/teacher.py record --seed 0
 
 `record` writes `experiments/teachers/mpnet-SEED.npz`: capsule lengths and tag probabilities of the
@@ -14,9 +13,7 @@ which spans of unlabelled text are labelled.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,16 +25,14 @@ import numpy as np
 from capsar import train
 from capsar.bundle import open_bundle
 from capsar.config import read_config, run_config
-from capsar.data.catalog import find_file, training_examples
+from capsar.data.catalog import find_file
 from capsar.data.splits import drop_hashed
-from capsar.evaluation.spans import term_sentences
 from capsar.inference.decoding import decode_spans
 from capsar.inference.engine import Engine
 from capsar.inference.inputs import Request
 from capsar.schema import CLASSES, AspectSpan, Example, Polarity
 from capsar.tokenizer import tokenize_words, words_within
 from capsar.training.dataset import read_splits
-from capsar.training.state import Checkpoint, TrainState, save_checkpoint
 from capsar.training.teachers import (
     LENGTHS,
     TAGS,
@@ -48,8 +43,6 @@ from capsar.training.teachers import (
     round_outputs,
     text_key,
 )
-from capsar.training.trainer import make_accelerator, save_model
-from capsar.training.validation import ValidationSet
 from guard import close_test_sets
 from pseudo_labels import PROS_CONS, labels_path, read_pros_cons, row_of, write_rows
 from run import CONFIGS, EXPERIMENTS, WORK, prepare_process, record_commit
@@ -60,9 +53,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 CONFIG = CONFIGS / "teacher.toml"
-CORPUS = "capsar-corpus"
-FIRST_EPOCHS = 1
-EARLIER_SHARE, MAMS_SHARE = 0.1, 0.15
+STUDENT = CONFIGS / "base.toml"
 RECORDED = EXPERIMENTS / "teachers"
 PSEUDO_LABELS = "by-teacher"
 _MIN_WORDS, _MAX_WORDS = 2, 60
@@ -76,69 +67,21 @@ _OPPOSITE = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Train the teacher or record its outputs.")
-    parser.add_argument("step", choices=("train", "continue", "record"))
+    parser.add_argument("step", choices=("train", "record"))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--part", default="0/1", help="of the texts, such as 0/2")
     options = parser.parse_args()
     close_test_sets()
     prepare_process()
-    first = WORK / f"pretrained-teacher-{options.seed}"
-    second = WORK / f"pretrained-teacher-{options.seed}-2"
+    folder = WORK / f"pretrained-teacher-{options.seed}"
     if options.step == "train":
-        train_first_stage(first, options.seed)
-    elif options.step == "continue":
-        train_second_stage(second, first, options.seed)
+        content = read_config(CONFIG).as_dict()
+        content["train"]["seed"] = options.seed
+        record_commit(folder)
+        train(run_config(content), folder)
     else:
         part, parts = map(int, options.part.split("/"))
-        record(str(second / "bundle"), recorded_path(options.seed), part, parts)
-
-
-def train_first_stage(folder: Path, seed: int) -> None:
-    """Train the first epoch of the configured ones, with their learning rates."""
-    content = read_config(CONFIG).as_dict()
-    content["train"]["seed"] = seed
-    config = run_config(content)
-    record_commit(folder)
-    state = TrainState(config, make_accelerator())
-    for info in state.steps(epochs=FIRST_EPOCHS):
-        if info.ends_epoch:
-            checkpoint = Checkpoint(state.progress, state.run, state.tensors())
-            save_checkpoint(folder / "checkpoints", checkpoint)
-    not_validated = ValidationSet(state.validation_set.predictor, [], [])
-    save_model(folder / "bundle", config, state, state.progress, not_validated)
-
-
-def train_second_stage(folder: Path, first: Path, seed: int) -> None:
-    """Train on all later sentences and some of the earlier ones, with falling learning rates."""
-    content = read_config(CONFIG.with_stem("teacher-2")).as_dict()
-    content["train"] |= {"seed": seed, "init_from": str(first / "bundle")}
-    write_second_stage(Path(content["data"]["train"][0]))
-    record_commit(folder)
-    train(run_config(content), folder)
-
-
-def write_second_stage(path: Path) -> None:
-    """Write the sentences of the second stage, those of the first chosen by a hash."""
-    rows = [json.loads(line) for line in find_file(CORPUS, "train").open(encoding="utf-8")]
-    chosen = [row for row in rows if is_later(row["author"]) or _share(row["text"]) < EARLIER_SHARE]
-    for sentence in term_sentences(training_examples("mams")):
-        if _share(sentence.text) < MAMS_SHARE:
-            terms = [
-                {"aspect": sentence.text[start:end], "start": start, "end": end, "polarity": p}
-                for (start, end), p in sentence.terms.items()
-            ]
-            chosen.append({"text": sentence.text, "aspects": terms})
-    write_rows(path, chosen)
-
-
-def is_later(author: str) -> bool:
-    """Return whether a file of the corpus was annotated while the first stage ran."""
-    name, _, number = author.partition("-")
-    return (name == "plain" and author != "plain-facts") or (name == "reviews" and int(number) > 6)
-
-
-def _share(text: str) -> float:
-    return int(sha256(text.encode()).hexdigest()[:8], 16) / 2**32
+        record(str(folder / "bundle"), recorded_path(options.seed), part, parts)
 
 
 def recorded_path(seed: int) -> Path:
@@ -147,9 +90,12 @@ def recorded_path(seed: int) -> Path:
 
 
 def record(teacher: str, path: Path, part: int, parts: int) -> None:
-    """Compute a teacher's outputs block by block, and write them to a file when all are there."""
+    """Compute a teacher's outputs block by block, and write them to a file when all are there.
+
+    Outputs of validation sentences are recorded as well, to validate the teacher.
+    """
     lines = unlabeled_lines()
-    splits = read_splits(read_config(CONFIG).data)
+    splits = read_splits(read_config(STUDENT).data)
     spans: dict[str, list[AspectSpan]] = {}
     validated = splits.validation
     known = {example.text for example in validated}
