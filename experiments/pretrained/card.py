@@ -121,6 +121,8 @@ def _out_of_domain(name: str) -> str:
     majority = read_json(RESULTS / "out-of-domain.json")["majority"]
     rows = []
     for key, shown in (OUT_OF_DOMAIN | IN_DOMAIN).items():
+        if key not in sets:  # a set that was added after the model was evaluated
+            continue
         found = sets[key]
         low, high = found["intervals"]["accuracy"]
         spans = found.get("spans")

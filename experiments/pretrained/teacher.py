@@ -41,6 +41,7 @@ from capsar.training.teachers import (
     predict_teacher,
     record_outputs,
     round_outputs,
+    tag_probabilities,
     text_key,
 )
 from guard import close_test_sets
@@ -97,9 +98,9 @@ def record(teacher: str, path: Path, part: int, parts: int) -> None:
     lines = unlabeled_lines()
     splits = read_splits(read_config(STUDENT).data)
     spans: dict[str, list[AspectSpan]] = {}
-    validated = splits.validation
-    known = {example.text for example in validated}
-    validated += [Example(s.text) for s in splits.validation_sentences if s.text not in known]
+    known = {example.text for example in splits.validation}
+    others = (Example(s.text) for s in splits.validation_sentences if s.text not in known)
+    validated = [*splits.validation, *others]
     for example in (*splits.training_examples(with_unlabeled=True), *validated):
         spans.setdefault(example.text, []).extend(example.spans)
     first = recorded_path(0)
@@ -133,7 +134,7 @@ def outputs_of(
 
     def find(request: Request, logits: NDArray[np.float32]) -> list[tuple[int, int]]:
         """Return word indices; found spans are those of the recorded probabilities."""
-        found = examples_of(request.text, probabilities_of(logits))
+        found = examples_of(request.text, tag_probabilities(logits))
         own = dict.fromkeys([*given.get(request.text, ()), *(e.spans[0] for e in found)])
         within = {s: words_within(request.words, s.start, s.end) for s in own}
         spans[request.text] = [span for span in own if within[span]]
@@ -141,17 +142,10 @@ def outputs_of(
 
     extracted = engine.extract(list(map(Request.whole_text, texts)), find)
     for text, found in zip(texts, extracted, strict=True):
-        outputs[TAGS][text_key(text)] = probabilities_of(found.logits)
+        outputs[TAGS][text_key(text)] = tag_probabilities(found.logits)
         for span, lengths in zip(spans[text], found.lengths, strict=True):
             outputs[LENGTHS][example_key(Example(text, (span,)))] = lengths[None]
     return outputs
-
-
-def probabilities_of(logits: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the tag probabilities (W, 3) of logits."""
-    exponentials = np.exp(logits - logits.max(-1, keepdims=True, initial=-np.inf))
-    found: NDArray[np.float32] = exponentials / exponentials.sum(-1, keepdims=True)
-    return found
 
 
 def rounded_logits(probabilities: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -168,7 +168,7 @@ class TrainConfig:
     """Examples or sentences per step, of all processes together."""
     batch_by: str = "examples"
     """`examples`, as in the paper: one aspect each. `sentences`: all aspects of a sentence are in
-    one batch, where the encoder reads it once: about twice as fast, with fewer steps."""
+    one batch, where the encoder reads it once, which saves time."""
     learning_rate: float = 1e-3
     encoder_learning_rate: float = 3e-5
     """Learning rate of the last layer of a pre-trained encoder."""
@@ -304,9 +304,9 @@ class RunConfig:
         _check(has_capsules, "teacher", train.teacher, "empty with a head without capsules")
         new_recurrent = not model.encoder and not train.init_from
         can_distill = not train.feature_distill_epochs or (
-            bool(list_sources(train.teacher)) and new_recurrent
+            any(not name.endswith(".npz") for name in list_sources(train.teacher)) and new_recurrent
         )
-        needs = "0 unless there is a teacher and a new recurrent encoder"
+        needs = "0 unless there is a teacher, not only recorded, and a new recurrent encoder"
         _check(can_distill, "feature_distill_epochs", train.feature_distill_epochs, needs)
 
     @property

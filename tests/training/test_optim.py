@@ -21,7 +21,7 @@ from capsar.model.network import Capsar
 from capsar.training.batches import collate
 from capsar.training.dataset import prepare_data
 from capsar.training.initialize import aspect_norm, load_network, new_network
-from capsar.training.optim import make_optimizer, make_scheduler, warmup_factor
+from capsar.training.optim import freeze_layers, make_optimizer, make_scheduler, warmup_factor
 from capsar.training.trainer import export_bundle, train
 from capsar.training.validation import NetworkPredictor
 
@@ -89,6 +89,18 @@ def test_layer_decay_and_weight_decay_groups(folder: Path) -> None:
         assert rate == pytest.approx(expected), name
         no_decay = name.endswith("bias") or "LayerNorm" in name
         assert decays[name] == (0 if no_decay else 0.1), name
+
+
+def test_frozen_layers_are_not_trained(folder: Path) -> None:
+    config = configure(folder)
+    model = new_network(config.model, prepare_data(config.data, config.model).vocabulary)
+    freeze_layers(model, 1)
+    optimizer = make_optimizer(model, config.train)
+    trained = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    frozen = {n for n, p in model.named_parameters() if id(p) not in trained}
+    assert {n for n, p in model.named_parameters() if not p.requires_grad} == frozen
+    assert all(".embeddings." in name or ".layer.0." in name for name in frozen)
+    assert any(".layer.0." in name for name in frozen)
 
 
 def test_warmup_and_linear_decay() -> None:

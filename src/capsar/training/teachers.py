@@ -63,8 +63,7 @@ def predict_tags(teacher: str, texts: Sequence[str]) -> list[NDArray[np.float32]
 
     def predict(model: Analyzer, examples: list[Example]) -> Iterable[NDArray[Any]]:
         for logits in model.predict_tags([example.text for example in examples]):
-            exponentials = np.exp(logits - logits.max(-1, keepdims=True, initial=0))
-            yield exponentials / exponentials.sum(-1, keepdims=True)
+            yield tag_probabilities(logits)
 
     inputs = dict(zip(keys, map(Example, texts), strict=True))
     tags = _outputs(teacher, TAGS, inputs, predict)
@@ -139,6 +138,13 @@ def record_outputs(path: Path, outputs: Mapping[str, Mapping[bytes, NDArray[Any]
         arrays[f"{kind}_values"] = np.round(values * _LEVELS).astype(np.uint8)
     path.parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(path, allow_pickle=False, **arrays)
+
+
+def tag_probabilities(logits: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the tag probabilities (W, 3) of logits."""
+    exponentials = np.exp(logits - logits.max(-1, keepdims=True))
+    probabilities: NDArray[np.float32] = exponentials / exponentials.sum(-1, keepdims=True)
+    return probabilities
 
 
 def round_outputs(values: NDArray[np.float32]) -> NDArray[np.float32]:
