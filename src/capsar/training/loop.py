@@ -156,9 +156,9 @@ def train_steps(
         losses = []
         for number, indices in enumerate(batches, 1):
             start = time.perf_counter()
-            examples = [encoded[i] for index in indices for i in units[index]]
+            batch = [[encoded[i] for i in units[index]] for index in indices]
             losses.append(
-                _step(wrapped, model, optimizer, examples, train_config, accelerator, progress.step)
+                _step(wrapped, model, optimizer, batch, train_config, accelerator, progress.step)
             )
             scheduler.step()
             progress.step += 1
@@ -176,16 +176,17 @@ def _step(
     wrapped: nn.Module,
     model: Network,
     optimizer: Optimizer,
-    examples: Sequence[EncodedExample],
+    units: Sequence[Sequence[EncodedExample]],
     train_config: TrainConfig,
     accelerator: Accelerator,
     step: int,
 ) -> float:
-    """Train on one batch, divided over the processes, and return the mean loss."""
+    """Train on one batch, its units divided over the processes, and return the mean loss."""
     rank, world = accelerator.process_index, accelerator.num_processes
     # Randomness is a function of seed and step, so a resumed run needs no saved generator.
     torch.manual_seed(_mix(train_config.seed, step, rank))
-    own = examples[rank::world] or examples[:1]
+    own = [example for unit in units[rank::world] or units[:1] for example in unit]
+    num_examples = sum(map(len, units))
     shared = train_config.batch_by == "sentences"
     batch = collate(own, share_sentences=shared).to(accelerator.device)
     if random.Random(f"{train_config.seed}:{step}").random() < train_config.aspect_dropout:  # noqa: S311
@@ -194,8 +195,8 @@ def _step(
     with torch.autocast(accelerator.device.type, dtype=torch.bfloat16, enabled=lower):
         output = wrapped(batch)
     losses: Tensor = model.loss(batch, output)  # (B of this process)
-    share = float(rank < len(examples))  # a process without an example of its own adds nothing
-    loss: Tensor = losses.sum() * share / len(examples)
+    share = float(rank < len(units))  # a process without an example of its own adds nothing
+    loss: Tensor = losses.sum() * share / num_examples
     accelerator.backward(loss * world)  # gradients are averaged over processes
     if train_config.max_grad_norm:
         accelerator.clip_grad_norm_(wrapped.parameters(), train_config.max_grad_norm)
