@@ -53,6 +53,15 @@ def test_a_larger_bias_never_tags_more_words(scores: np.ndarray) -> None:
     assert sizes[-1] == 0
 
 
+@given(logits, st.sampled_from([0.0, 1.0]), st.sampled_from([0.01, 0.5, 0.9]))
+def test_a_sentence_without_a_likely_span_has_no_aspects(
+    scores: np.ndarray, bias: float, threshold: float
+) -> None:
+    every = decode_spans(scores, bias)
+    is_likely = span_scores(scores, every, bias).max(initial=0) >= threshold
+    assert decode_spans(scores, bias, threshold) == (every if is_likely else [])
+
+
 def test_gold_spans_are_encoded_as_tags() -> None:
     words = [(0, 3), (4, 11), (12, 16), (17, 20), (20, 21)]
     assert encode_tags(words, [(4, 16), (17, 20)]) == [0, 1, 2, 1, 0]

@@ -67,6 +67,7 @@ _RULES: dict[str, Rule] = {
     "max_epochs": _COUNT,
     "patience": _COUNT,
     "checkpoint_selection": _one_of("best", "last"),
+    "max_false_aspects": _NOT_NEGATIVE,
     "aspect_dropout": _FRACTION,
     "class_balance": _FRACTION,
     "ema_decay": _BELOW_ONE,
@@ -191,6 +192,9 @@ class TrainConfig:
     """`best`: keep the epoch with the best validation macro-F1, or with a span extraction head the
     best mean of it and the span F1. `last`: keep the last epoch, for schedules that decay to 0 and
     small validation sets."""
+    max_false_aspects: float = 0.0
+    """With a span extraction head: the bias and the threshold of its spans are those with the best
+    F1 that find at most so many aspects in 100 validation sentences without any; 0 for no limit."""
     aspect_dropout: float = 0.0
     """Fraction of batches trained without proximity weights, so that one model works with and
     without a given aspect."""

@@ -18,7 +18,7 @@ from capsar.bundle import SPANS, open_bundle
 from capsar.config import ModelConfig, run_config
 from capsar.data.readers import read_examples
 from capsar.errors import ConfigError
-from capsar.evaluation.spans import evaluate_spans, term_sentences
+from capsar.evaluation.spans import TermSentence, evaluate_spans, term_sentences
 from capsar.inference.analyzer import load
 from capsar.inference.decoding import decode_spans
 from capsar.model.network import Batch, Capsar
@@ -28,7 +28,7 @@ from capsar.training.dataset import Splits, prepare_data
 from capsar.training.export import export_spans
 from capsar.training.initialize import load_network
 from capsar.training.trainer import export_bundle, train
-from capsar.training.validation import NetworkPredictor, tag_sentences
+from capsar.training.validation import NetworkPredictor, TaggedSentences, tag_sentences
 
 SIZES = {"units": 16, "primary_dim": 10, "intermediate_capsules": 6, "intermediate_dim": 12,
          "class_dim": 20}  # fmt: skip
@@ -198,8 +198,9 @@ def test_bundle_extracts_the_same_aspects_as_the_network(trained: Path) -> None:
     texts = [sentence.text for sentence in sentences]
     found = analyzer.analyze(texts)
     predicted = tag_sentences(NetworkPredictor(model, tokenizer), sentences)
-    bias = open_bundle(trained).config["span_bias"]
-    assert predicted.spans(bias) == [[(a.start, a.end) for a in some] for some in found]
+    config = open_bundle(trained).config
+    spans = predicted.spans(config["span_bias"], config["span_threshold"])
+    assert predicted.characters(spans) == [[(a.start, a.end) for a in some] for some in found]
     metrics = evaluate_spans(sentences, found)
     assert metrics.spans.f1 > 0.6
     assert metrics.false_per_100 is not None
@@ -216,6 +217,29 @@ def test_bundle_extracts_the_same_aspects_as_the_network(trained: Path) -> None:
             assert classified.polarity == aspect.polarity
             assert list(classified.scores.values()) == pytest.approx(list(aspect.scores.values()),
                                                                 abs=1e-5)  # fmt: skip
+
+
+def test_a_limit_of_false_aspects_is_met_with_the_best_f1() -> None:
+    """One word per sentence: terms of two likelihoods, and a likely word that is no term."""
+    odds = {"soup": 4.0, "lamp": 1.0, "work": 2.0, "rest": -3.0}
+    sentences = [
+        TermSentence(f"{word} {word}", {(0, 4): None, (5, 9): None} if word != other else {})
+        for word, other in (("soup", ""), ("lamp", ""), ("work", "work"), ("rest", "rest"))
+    ]
+    logits = [
+        np.array([[-odds[s.text[:4]], 0, -9], [3 - 2 * odds[s.text[:4]], 0, -9]], np.float32)
+        for s in sentences
+    ]
+    logits[1][1] = (-1, 0, -9)
+    tagged = TaggedSentences(sentences, [[(0, 4), (5, 9)]] * 4, logits)
+    free = tagged.choose()
+    assert free[1] == 0
+    assert tagged.evaluate(tagged.spans(*free)) == (pytest.approx(2 * 4 / (4 + 6)), 100)
+    bias, threshold = tagged.choose(max_false_aspects=20)
+    assert threshold > 0
+    found = tagged.spans(bias, threshold)
+    assert tagged.evaluate(found) == (pytest.approx(2 * 2 / (4 + 2)), 0)
+    assert found == [[(0, 1), (1, 2)], [], [], []]
 
 
 def test_both_extraction_modes_are_available(trained: Path) -> None:

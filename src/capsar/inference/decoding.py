@@ -47,7 +47,9 @@ def encode_tags(words: Sequence[Span], spans: Iterable[Span]) -> list[int]:
     return tags
 
 
-def decode_spans(logits: NDArray[np.float32], bias: float = 0.0) -> list[Span]:
+def decode_spans(
+    logits: NDArray[np.float32], bias: float = 0.0, threshold: float = 0.0
+) -> list[Span]:
     """Return the word spans of the best legal tag sequence.
 
     A sequence is legal if INSIDE never follows OUTSIDE. The best one has the largest sum of logits.
@@ -55,6 +57,7 @@ def decode_spans(logits: NDArray[np.float32], bias: float = 0.0) -> list[Span]:
     Args:
         logits: Of each word (W, 3).
         bias: Added to the logit of OUTSIDE: a larger value gives fewer aspects.
+        threshold: If no span of the sentence has this score, it has no aspects.
 
     >>> decode_spans(np.array([[0, 1, 9], [0, 5, 1], [0, 1, 2], [3, 0, 0]], np.float32))
     [(0, 1), (1, 3)]
@@ -70,6 +73,8 @@ def decode_spans(logits: NDArray[np.float32], bias: float = 0.0) -> list[Span]:
             spans.append((word, word + 1))
         else:
             spans[-1] = (spans[-1][0], word + 1)
+    if threshold and spans and span_scores(logits, spans, bias).max() < threshold:
+        return []
     return spans
 
 

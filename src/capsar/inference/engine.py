@@ -304,6 +304,7 @@ class Engine:
         self._spans = _Session(bundle, SPANS, options, chosen) if self.has_span_head else None
         self.tokenizer = load_tokenizer(bundle.path(TOKENIZER), bundle.config)
         self._span_bias = read_number(bundle, "span_bias", 0.0)
+        self._span_threshold = read_number(bundle, "span_threshold", 0.0)
 
     def predict(
         self, requests: Sequence[Request], outputs: tuple[str, ...] = ()
@@ -343,7 +344,7 @@ class Engine:
         """
 
         def decode(_: Request, logits: NDArray[np.float32]) -> list[Span]:
-            return decode_spans(logits, self._span_bias)
+            return decode_spans(logits, self._span_bias, self._span_threshold)
 
         def run(some: list[Request], encodings: list[Encoding]) -> Iterator[ExtractedSpans]:
             return self._extract_batch(some, encodings, find or decode)

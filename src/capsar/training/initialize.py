@@ -259,7 +259,7 @@ class InitialModel:
     fingerprint: str
     """A hash of all its files."""
     span_settings: dict[str, Any]
-    """The bias and the calibration of its span extraction head."""
+    """The bias, the threshold and the calibration of its span extraction head."""
 
     def vocabulary(self) -> Vocabulary:
         """Return its vocabulary and vectors."""
@@ -309,7 +309,7 @@ def load_initial_model(run_config: RunConfig) -> InitialModel | None:
         bundle.fingerprint(),
         {
             name: bundle.config[name]
-            for name in ("span_bias", "calibration")
+            for name in ("span_bias", "span_threshold", "calibration")
             if name in bundle.config
         },
     )

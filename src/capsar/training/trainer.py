@@ -258,7 +258,8 @@ def save_model(
     kept = initial.span_settings if initial and not run_config.trains_spans else None
     chosen, report = kept or {}, ValidationReport()
     if validation_set.examples:
-        chosen, report = _choose(model, validation_set, kept)
+        limit = run_config.train.max_false_aspects
+        chosen, report = _choose(model, validation_set, kept, limit)
     card = render_card(
         public,
         facts,
@@ -284,7 +285,10 @@ def _without_folders(run_config: RunConfig, facts: dict[str, Any], encoder: str)
 
 
 def _choose(
-    model: Network, validation_set: ValidationSet, kept: dict[str, Any] | None
+    model: Network,
+    validation_set: ValidationSet,
+    kept: dict[str, Any] | None,
+    max_false_aspects: float,
 ) -> tuple[dict[str, Any], ValidationReport]:
     """Choose thresholds and calibration on the validation set, and report metrics.
 
@@ -292,6 +296,7 @@ def _choose(
         model: The network.
         validation_set: Data that the network, or those of the folds, was not trained on.
         kept: Settings of an extraction head that this data cannot evaluate, if so.
+        max_false_aspects: The limit of false aspects (`TrainConfig`).
     """
     predictor, examples = validation_set.predictor, validation_set.examples
     evaluation = evaluate(predictor, examples)
@@ -305,8 +310,12 @@ def _choose(
     settings |= {"aspect_threshold": threshold, "validation_span_f1": span_f1}
     found = None
     if model.spans is not None and kept is None:
-        found = evaluate_span_head(predictor, validation_set.sentences)
-        settings |= {"span_bias": found.bias, "validation_spans": found.extraction.as_dict()}
+        found = evaluate_span_head(predictor, validation_set.sentences, max_false_aspects)
+        settings |= {
+            "span_bias": found.bias,
+            "span_threshold": found.threshold,
+            "validation_spans": found.extraction.as_dict(),
+        }
     calibration, metrics = calibrate(validation_set, found)
     calibration = (kept or {}).get("calibration", {}) | calibration
     if calibration:

@@ -70,7 +70,9 @@ class ValidationSet:
         metrics = compute_metrics(*compute_predictions(self.predictor, self.examples))
         if not with_spans:
             return ValidationMetrics(metrics)
-        return ValidationMetrics(metrics, tag_sentences(self.predictor, self.sentences).f1(0.0))
+        tagged = tag_sentences(self.predictor, self.sentences)
+        span_f1, _ = tagged.evaluate(tagged.spans(bias=0.0))
+        return ValidationMetrics(metrics, span_f1)
 
 
 class NetworkPredictor:
@@ -168,27 +170,43 @@ class TaggedSentences:
     logits: list[NDArray[np.float32]]
     """Logits of each sentence's words (W, 3)."""
 
-    def spans(self, bias: float) -> list[list[Span]]:
-        """Return the character spans found in each sentence."""
+    def spans(self, bias: float, threshold: float = 0.0) -> list[list[Span]]:
+        """Return the word spans found in each sentence."""
+        return [decode_spans(logits, bias, threshold) for logits in self.logits]
+
+    def characters(self, found: list[list[Span]]) -> list[list[Span]]:
+        """Return the character spans of each sentence's word spans."""
         return [
-            [(words[first][0], words[end - 1][1]) for first, end in decode_spans(logits, bias)]
-            for words, logits in zip(self.words, self.logits, strict=True)
+            [(words[first][0], words[end - 1][1]) for first, end in spans]
+            for words, spans in zip(self.words, found, strict=True)
         ]
 
-    def f1(self, bias: float) -> float:
-        """Return the exact-span F1 over all sentences, with or without terms."""
-        found = self.spans(bias)
-        correct = sum(
-            span in sentence.terms
-            for sentence, spans in zip(self.sentences, found, strict=True)
-            for span in spans
-        )
-        gold = sum(len(sentence.terms) for sentence in self.sentences)
-        return 2 * correct / max(1, gold + sum(map(len, found)))
+    def evaluate(self, found: list[list[Span]]) -> tuple[float, float]:
+        """Return the exact-span F1 of word spans, and the aspects per 100 sentences without any."""
+        pairs = list(zip(self.sentences, self.characters(found), strict=True))
+        correct = sum(span in sentence.terms for sentence, spans in pairs for span in spans)
+        total = sum(len(sentence.terms) + len(spans) for sentence, spans in pairs)
+        without = [len(spans) for sentence, spans in pairs if not sentence.terms]
+        return 2 * correct / max(1, total), 100 * sum(without) / max(1, len(without))
 
-    def choose_bias(self) -> float:
-        """Return the bias with the best F1; of equal ones the largest, which finds the fewest."""
-        return max(BIASES, key=lambda bias: (self.f1(bias), bias))
+    def choose(self, max_false_aspects: float = 0.0) -> tuple[float, float]:
+        """Return the bias and the threshold with the best F1, of equal ones the largest.
+
+        Args:
+            max_false_aspects: At most so many aspects per 100 sentences without any; if nothing
+                meets it, the fewest. 0 for no limit, and no threshold.
+        """
+        metrics: dict[tuple[float, float], tuple[float, float]] = {}
+        for bias in BIASES:
+            found = self.spans(bias)
+            pairs = list(zip(self.logits, found, strict=True))
+            best = [span_scores(logits, spans, bias).max(initial=0) for logits, spans in pairs]
+            for threshold in (0.0, *THRESHOLDS) if max_false_aspects else (0.0,):
+                some = [s if top >= threshold else [] for s, top in zip(found, best, strict=True)]
+                metrics[bias, threshold] = self.evaluate(some)
+        limit = max(max_false_aspects, min(false for _, false in metrics.values()))
+        allowed = [k for k, (_, false) in metrics.items() if false <= limit]
+        return max(allowed if max_false_aspects else metrics, key=lambda k: (metrics[k][0], *k))
 
 
 def tag_sentences(
@@ -202,9 +220,10 @@ def tag_sentences(
 
 @dataclass(frozen=True, slots=True)
 class SpanValidation:
-    """The spans that the extraction head finds in the validation set, at the chosen bias."""
+    """The spans that the extraction head finds in the validation set, as chosen."""
 
     bias: float
+    threshold: float
     extraction: Extraction
     texts: list[str]
     """The sentence of each span."""
@@ -215,12 +234,13 @@ class SpanValidation:
 
 
 def evaluate_span_head(
-    predictor: CapsulePredictor, sentences: Sequence[TermSentence]
+    predictor: CapsulePredictor, sentences: Sequence[TermSentence], max_false_aspects: float = 0.0
 ) -> SpanValidation:
-    """Choose the bias on the validation sentences, and evaluate spans and polarities with it."""
+    """Choose bias and threshold on the validation sentences, and evaluate spans and polarities."""
     tagged = tag_sentences(predictor, sentences)
-    bias = tagged.choose_bias()
-    spans = tagged.spans(bias)
+    bias, threshold = tagged.choose(max_false_aspects)
+    found_words = tagged.spans(bias, threshold)
+    spans = tagged.characters(found_words)
     flat = [(s, span) for s, some in zip(sentences, spans, strict=True) for span in some]
     examples = [Example(sentence.text, (AspectSpan(*span),)) for sentence, span in flat]
     lengths = iter(predictor.predict_lengths(examples) if examples else ())
@@ -230,11 +250,12 @@ def evaluate_span_head(
     ]
     scores = [
         float(score)
-        for logits in tagged.logits
-        for score in span_scores(logits, decode_spans(logits, bias), bias)
+        for logits, some in zip(tagged.logits, found_words, strict=True)
+        for score in span_scores(logits, some, bias)
     ]
     return SpanValidation(
         bias,
+        threshold,
         evaluate_spans(sentences, found),
         [sentence.text for sentence, _ in flat],
         scores,
