@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 CHECKS = FOLDER / "checks"
 RESULT = FOLDER / "quality.json"
-RESULTS_ON_TEST = FOLDER.parent / "experiments" / "results" / "corpus.json"
+RESULTS_ON_TEST = FOLDER.parent / "experiments" / "results" / "out-of-domain.json"
 _SAMPLE_WORDS = 5000
 
 Spans = dict[tuple[int, int], str]
@@ -392,21 +392,25 @@ def render(result: dict[str, Any]) -> str:
 
 def render_results(document: dict[str, Any]) -> str:
     """Return the card's tables of results on the test part and the suite."""
-    models: dict[str, Any] = document["models"]
+    models: dict[str, Any] = dict(document["models"])
+    for name, model in document["models"].items():
+        models[f"{name} of {model['previous']['release']}"] = model["previous"]
+    models |= document["baselines"]
     rows = [
         "| test part | accuracy, 95 % | macro-F1 | minus VADER, 95 % | authored / real | span F1 | "
         "span and polarity F1 | false aspects per 100 sentences without any |",
         "|---|---|---:|---|---:|---:|---:|---:|",
     ]
     for name, model in models.items():
-        metrics, difference = model["test"]["metrics"], model["minus_vader"]
-        low, high = model["test"]["intervals"]["accuracy"]
-        spans = model.get("spans")
+        found = model["sets"]["capsar-corpus"]
+        metrics, difference = found["metrics"], found["minus_vader"]
+        low, high = found["intervals"]["accuracy"]
+        spans = found.get("spans")
         cells = [
             f"{metrics['accuracy']:.3f} [{low:.3f}, {high:.3f}]",
             f"{metrics['macro_f1']:.3f}",
             f"{difference['accuracy']:+.3f} [{difference['low']:+.3f}, {difference['high']:+.3f}]",
-            " / ".join(f"{part['accuracy']:.3f}" for part in model["by_source"].values()),
+            " / ".join(f"{part['accuracy']:.3f}" for part in found["by_source"].values()),
             f"{spans['spans']['f1']:.3f}" if spans else "-",
             f"{spans['joint']['f1']:.3f}" if spans else "-",
             f"{spans['false_per_100']:.1f}" if spans else "-",
