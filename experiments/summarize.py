@@ -15,6 +15,7 @@ import paper
 from capsar.data.catalog import dataset as find_dataset
 from capsar.schema import CLASSES
 from paper import LONG_PAIR
+from pretrained.sets import VADER
 from run import (
     BERT,
     BEST,
@@ -450,17 +451,19 @@ def _faithfulness(runs: Iterable[RunFile]) -> Iterator[Entry]:
 
 
 def _out_of_domain(study: dict[str, Any]) -> Iterator[Entry]:
-    """The bundled models and the majority class on each set."""
-    found = {
-        (row, dataset): _set_metrics(one)
-        for row, model in study.get("models", {}).items()
-        for dataset, one in model["sets"].items()
-    }
-    for dataset, metrics in study.get("majority", {}).items():
-        found["majority", dataset] = {metric: metrics[metric] for metric in TASK}
-    for (row, dataset), values in found.items():
-        metrics = {metric: [value] for metric, value in values.items()}
-        yield from _entries("out-of-domain", None, metrics, row=row, dataset=dataset)
+    """The bundled models, the previous release, VADER and the majority class on each set."""
+    sources = dict(study.get("models", {}))
+    for name, model in study.get("models", {}).items():
+        sources[f"{name}-previous"] = model["previous"]
+    if VADER in study.get("baselines", {}):
+        sources["vader"] = study["baselines"][VADER]
+    for row, source in sources.items():
+        for dataset, found in source["sets"].items():
+            metrics = {metric: [value] for metric, value in _set_metrics(found).items()}
+            yield from _entries("out-of-domain", None, metrics, row=row, dataset=dataset)
+    for dataset, found in study.get("majority", {}).items():
+        metrics = {metric: [found[metric]] for metric in TASK}
+        yield from _entries("out-of-domain", None, metrics, row="majority", dataset=dataset)
 
 
 def _set_metrics(found: dict[str, Any]) -> dict[str, float]:
@@ -471,10 +474,17 @@ def _set_metrics(found: dict[str, Any]) -> dict[str, float]:
     predicted = sum(row[neutral] for row in rows)
     values["neutral_share"] = sum(rows[neutral]) / metrics["num_examples"]
     values["predicted_neutral_share"] = predicted / metrics["num_examples"]
-    values["ece"] = found["confidence"]["calibrated"]["ece"]
+    for reference in ("vader", "previous"):
+        for key, value in found.get(f"minus_{reference}", {}).items():
+            values[f"{key}_minus_{reference}"] = value
+    if "confidence" in found:
+        values["ece"] = found["confidence"]["calibrated"]["ece"]
+        values["confidence"] = found["confidence"]["calibrated"]["confidence"]
     if "spans" in found:
         values["span_f1"] = found["spans"]["spans"]["f1"]
         values["joint_f1"] = found["spans"]["joint"]["f1"]
+        if found["spans"]["false_per_100"] is not None:
+            values["false_per_100"] = found["spans"]["false_per_100"]
     if "arts" in found:
         values["ars"] = found["arts"]["ars"]
     return values

@@ -4,32 +4,49 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pages.formatting import gap, number, spread, table
+from pages.formatting import (
+    Number,
+    gap,
+    listed,
+    number,
+    paragraph,
+    signed,
+    spread,
+    table,
+)
 from pretrained.sets import BUNDLED, IN_DOMAIN, OUT_OF_DOMAIN
 
 if TYPE_CHECKING:
     from summarize import Results
 
-_COLUMNS = ("accuracy", "macro_f1", "ece", "span_f1", "joint_f1", "ars")
-_LABELS = {name: f"`{name}`" for name in BUNDLED} | {"majority": "majority class"}
+_COLUMNS = ("macro_f1", "ece", "confidence", "span_f1", "joint_f1", "ars")
+_PREVIOUS = {f"{name}-previous": f"`{name}` of 0.1.0" for name in BUNDLED}
+_LABELS = {
+    **{name: f"`{name}`" for name in BUNDLED},
+    **_PREVIOUS,
+    "vader": "VADER",
+    "majority": "majority class",
+}
 _TRAINED = {"capsar": "CAPSAR trained on it", "capsar-bert": "CAPSAR-BERT trained on it"}
+_SHORT = 3
+"""Decimal places in the README."""
+_DAGGER = "†"
+_TRAINING_USED = " (its training set was used)"
 
 
 def out_of_domain(results: Results) -> str:
-    """Return the bundled models, the majority class and models trained on each set."""
+    """Return the bundled models, the baselines and models trained on each set."""
     found, rows = results.summary, []
     for dataset, name in (OUT_OF_DOMAIN | IN_DOMAIN).items():
-        shown = f"{name} (in training)" if dataset in IN_DOMAIN else name
+        shown = f"{name}{_TRAINING_USED}" if dataset in IN_DOMAIN else name
         for row, label in _LABELS.items():
-            own = {
-                entry["metric"]: number(entry["mean"])
-                for entry in found.find("out-of-domain", row=row, dataset=dataset)
-            }
+            own = _metrics(results, row, dataset)
             if own:
-                cells = [own.get(column, "") for column in _COLUMNS]
-                bounds = (own.get("accuracy_low"), own.get("accuracy_high"))
-                shown_bounds = f"{bounds[0]} to {bounds[1]}" if all(bounds) else ""
-                rows.append([shown, label, cells[0], shown_bounds, *cells[1:]])
+                cells = [number(own[column]) if column in own else "" for column in _COLUMNS]
+                compared = [_difference(own, reference) for reference in ("vader", "previous")]
+                false = f"{own['false_per_100']:.0f}" if "false_per_100" in own else ""
+                start = [shown, label, number(own["accuracy"]), _bounds(own)]
+                rows.append([*start, *cells[:1], *compared, *cells[1:5], false, *cells[5:]])
         for row, label in _TRAINED.items():
             which = {"row": row, "dataset": dataset, "protocol": "ours"}
             for entry in found.find("table2", metric="accuracy", **which):
@@ -37,9 +54,76 @@ def out_of_domain(results: Results) -> str:
                 macro = found.one("table2", metric="macro_f1", encoder=encoder, **which)
                 if entry["mean"] is not None:
                     cells = [spread(entry), "", spread(macro)]
-                    rows.append([shown, f"{label} ({encoder})", *cells, "", "", "", ""])
-    header = ["set", "model", "accuracy", "95 %", "macro-F1", "ECE", "span F1", "span + polarity"]
-    return table([*header, "ARS"], rows)
+                    rows.append([shown, f"{label} ({encoder})", *cells, *[""] * 8])
+    header = [
+        "set", "model", "accuracy", "95 %", "macro-F1", "minus VADER", "minus 0.1.0", "ECE",
+        "stated confidence", "span F1", "span + polarity", "false per 100", "ARS",
+    ]  # fmt: skip
+    return table(header, rows)
+
+
+def readme(results: Results) -> str:
+    """Return polarity and span metrics of models and baselines, set by set."""
+    named = [*BUNDLED, *_PREVIOUS, "vader", "majority"]
+    polarity, spans = [], []
+    for dataset, name in (OUT_OF_DOMAIN | IN_DOMAIN).items():
+        shown = f"{name}{_TRAINING_USED}" if dataset in IN_DOMAIN else name
+        found = {row: _metrics(results, row, dataset) for row in named}
+        polarity.append([shown, *(_polarity(found[row], marked=row in BUNDLED) for row in named)])
+        rows = [*BUNDLED, *_PREVIOUS]
+        if all("span_f1" in found[row] for row in rows):
+            spans.append([shown, *(_short(found[row]["span_f1"]) for row in rows)])
+    labels = [_LABELS[row] for row in named]
+    missed = [
+        f"`{name}`: {listed(sets)}" for name in BUNDLED if (sets := _not_above_vader(results, name))
+    ]
+    note = f"{_DAGGER} not significantly more accurate than VADER ({'; '.join(missed)})."
+    return "\n\n".join([
+        table(["accuracy / macro-F1", *labels], polarity),
+        *([note] if missed else []),
+        table(["exact span F1", *labels[: len(rows)]], spans),
+    ])  # fmt: skip
+
+
+def _metrics(results: Results, row: str, dataset: str) -> dict[str, float]:
+    entries = results.summary.find("out-of-domain", row=row, dataset=dataset)
+    return {entry["metric"]: entry["mean"] for entry in entries}
+
+
+def _polarity(own: dict[str, float], *, marked: bool) -> str:
+    if not own:
+        return ""
+    mark = _DAGGER if marked and own.get("low_minus_vader", 1) <= 0 else ""
+    return f"{_short(own['accuracy'])} / {_short(own['macro_f1'])}{mark}"
+
+
+def _not_above_vader(results: Results, row: str) -> list[str]:
+    """Return the sets on which a model is not significantly more accurate than VADER."""
+    names = OUT_OF_DOMAIN | IN_DOMAIN
+    return [
+        shown
+        for dataset, shown in names.items()
+        if _metrics(results, row, dataset).get("low_minus_vader", 1) <= 0
+    ]
+
+
+def _short(value: float) -> str:
+    return f"{Number(value):.{_SHORT}f}"
+
+
+def _bounds(own: dict[str, float]) -> str:
+    if "accuracy_low" not in own:
+        return ""
+    return f"{number(own['accuracy_low'])} to {number(own['accuracy_high'])}"
+
+
+def _difference(own: dict[str, float], reference: str) -> str:
+    if f"low_minus_{reference}" not in own:
+        return ""
+    mean, low, high = (
+        signed(own[f"{key}_minus_{reference}"]) for key in ("accuracy", "low", "high")
+    )
+    return f"{mean} [{low}, {high}]"
 
 
 def neutral_shares(results: Results) -> str:
@@ -80,3 +164,40 @@ def smoke_set(results: Results) -> str:
     ]  # fmt: skip
     header = ["model", "polarities right, aspect given", "sentences entirely right"]
     return table(header, rows)
+
+
+def data_mix(results: Results) -> str:
+    """Return what each training source adds, on the validation sources."""
+    rows = []
+    for name, variant in results.read("data-mix").get("variants", {}).items():
+        found = variant["validation"]
+        corpus, mams = found["capsar-corpus"], found["mams"]
+        rows.append([
+            name, number(corpus["metrics"]["accuracy"]), number(corpus["metrics"]["macro_f1"]),
+            number(corpus["spans"]["spans"]["f1"]), number(corpus["spans"]["joint"]["f1"]),
+            f"{corpus['spans']['false_per_100']:.1f}", number(mams["metrics"]["accuracy"]),
+            number(mams["spans"]["spans"]["f1"]), number(found["nikon"]["metrics"]["accuracy"]),
+        ])  # fmt: skip
+    header = [
+        "trained on", "corpus: accuracy", "macro-F1", "span F1", "span + polarity", "false per 100",
+        "MAMS: accuracy", "span F1", "Nikon camera: accuracy",
+    ]  # fmt: skip
+    return table(header, rows)
+
+
+def frequent_aspects(results: Results) -> str:
+    """Return the most frequent aspects of 3,000 reviews, and what a reader said of them."""
+    parts = []
+    for name, found in results.read("frequent-aspects").get("models", {}).items():
+        names = ", ".join(f"{aspect} ({times})" for aspect, times in found["aspects"].items())
+        parts.append(paragraph(f"`{name}`: {names}."))
+        reading = found["reading"]
+        if reading:
+            said = [
+                f"{what}: {listed(reading[key]) if reading[key] else 'none'}"
+                for key, what in (
+                    ("not_nouns", "verbs or adjectives"), ("no_aspects", "no aspects"),
+                )
+            ]  # fmt: skip
+            parts.append(paragraph(f"A reader called of these {'; '.join(said)}."))
+    return "\n\n".join(parts)

@@ -7,7 +7,7 @@ from typing import Any
 
 from capsar.bundle import CARD, CONFIG, MANIFEST, open_bundle, write_bundle
 from pages.formatting import number, paragraph, table
-from pretrained.sets import IN_DOMAIN, MODELS, OUT_OF_DOMAIN
+from pretrained.sets import IN_DOMAIN, MODELS, OUT_OF_DOMAIN, VADER
 from run import RESULTS, ROOT, read_json
 
 LICENSE = "Apache-2.0 and CC BY 4.0; see models/NOTICE.md"
@@ -118,22 +118,25 @@ def _out_of_domain(name: str) -> str:
     sets = _sets(name)
     if not sets:
         return ""
-    majority = read_json(RESULTS / "out-of-domain.json")["majority"]
+    document = read_json(RESULTS / "out-of-domain.json")
+    majority, vader = document["majority"], document["baselines"][VADER]["sets"]
     rows = []
     for key, shown in (OUT_OF_DOMAIN | IN_DOMAIN).items():
-        if key not in sets:  # a set that was added after the model was evaluated
-            continue
         found = sets[key]
         low, high = found["intervals"]["accuracy"]
         spans = found.get("spans")
         rows.append([
-            f"{shown} (in training)" if key in IN_DOMAIN else shown,
+            f"{shown} (its training set was used)" if key in IN_DOMAIN else shown,
             number(found["metrics"]["accuracy"]), f"{number(low)} to {number(high)}",
-            number(found["metrics"]["macro_f1"]), number(majority[key]["accuracy"]),
+            number(found["metrics"]["macro_f1"]), number(vader[key]["metrics"]["accuracy"]),
+            number(majority[key]["accuracy"]),
             number(found["confidence"]["calibrated"]["ece"]),
             number(spans["spans"]["f1"]) if spans else "",
         ])  # fmt: skip
-    header = ["set", "accuracy", "95 % interval", "macro-F1", "majority class", "ECE", "span F1"]
+    header = [
+        "set", "accuracy", "95 % interval", "macro-F1", "VADER: accuracy",
+        "majority class: accuracy", "ECE", "span F1",
+    ]  # fmt: skip
     said = paragraph(
         """Test sets, evaluated once; no sentence of them is in the training data. *Majority class*:
         the accuracy of always predicting the most frequent class. Intervals are bootstrap intervals

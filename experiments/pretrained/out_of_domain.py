@@ -30,6 +30,7 @@ from evaluate import confidence, rounded
 from pretrained.baselines import (
     PREVIOUS_RELEASE,
     Majority,
+    Remembered,
     Vader,
     is_right,
     paired_difference,
@@ -41,6 +42,7 @@ from pretrained.sets import (
     IN_DOMAIN,
     MODELS,
     OUT_OF_DOMAIN,
+    VADER,
     WITHOUT_SPANS,
     read_test_set,
 )
@@ -51,10 +53,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from capsar.evaluation.evaluate import Predictor
     from capsar.schema import Example
 
 RESULT = RESULTS / "out-of-domain.json"
-VADER = "VADER"
 BASELINES: dict[str, Callable[[], Vader]] = {
     VADER: lambda: Vader(by_clause=False),
     "VADER, clause": lambda: Vader(by_clause=True),
@@ -74,7 +76,7 @@ def main(*names: str) -> None:
         for name in BUNDLED
     }
     baselines = {
-        name: {"commit": commit_of_code(), **evaluate_sets(build(), sets, vader)}
+        name: {"commit": commit_of_code(), **evaluate_sets(build(), sets, vader)[0]}
         for name, build in BASELINES.items()
     }
     document = about | {
@@ -91,46 +93,51 @@ def evaluate_model(
 ) -> dict[str, Any]:
     """Evaluate a bundled model on every set, beside its previous release."""
     folder = MODELS / name
-    analyzer, previous = load(folder), load(previous_bundle(name))
-    found = evaluate_sets(analyzer, sets, vader)
+    found, right = evaluate_sets(load(folder), sets, vader)
+    before, right_before = evaluate_sets(load(previous_bundle(name)), sets, vader)
     for key, examples in sets.items():
-        right, before = is_right(analyzer, examples), is_right(previous, examples)
-        found["sets"][key]["minus_previous"] = paired_difference(right, before, examples)
+        difference = paired_difference(right[key], right_before[key], examples)
+        found["sets"][key]["minus_previous"] = difference
     return {
         "commit": commit_of_code(),
         "bundle_mb": sum(file.stat().st_size for file in folder.iterdir()) / 1e6,
         "validation": open_bundle(folder).config["validation"],
         **found,
-        "previous": {"release": PREVIOUS_RELEASE, **evaluate_sets(previous, sets, vader)},
+        "previous": {"release": PREVIOUS_RELEASE, **before},
     }
 
 
 def evaluate_sets(
     model: Analyzer | Vader, sets: dict[str, list[Example]], vader: dict[str, NDArray[Any]]
-) -> dict[str, Any]:
-    """Evaluate a model or a baseline on every set and on the suite."""
-    return {
-        "sets": {key: evaluate_set(model, key, own, vader[key]) for key, own in sets.items()},
-        "behavior": evaluate_behavior(model).as_dict(),
-    }
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Evaluate a model or a baseline on every set and on the suite, and say what it has right."""
+    found, right = {}, {}
+    for key, examples in sets.items():
+        remembered = Remembered(model)
+        right[key] = is_right(remembered, examples)
+        found[key] = evaluate_polarity(remembered, key, examples)
+        found[key]["minus_vader"] = paired_difference(right[key], vader[key], examples)
+        if DATASETS.get(key, key) in ARTS_OF:
+            found[key]["arts"] = asdict(evaluate_robustness(model, arts_examples(DATASETS[key])))
+        if isinstance(model, Analyzer):
+            found[key] |= evaluate_analyzer(model, key, examples)
+    return {"sets": found, "behavior": evaluate_behavior(model).as_dict()}, right
 
 
-def evaluate_set(
-    model: Analyzer | Vader, name: str, examples: list[Example], vader: NDArray[Any]
-) -> dict[str, Any]:
-    """Evaluate polarity, and what else a set and a model allow: spans, confidence, robustness."""
+def evaluate_polarity(model: Predictor, name: str, examples: list[Example]) -> dict[str, Any]:
+    """Evaluate polarity with the aspects given, on the corpus also by source."""
     found = evaluate(model, examples).as_dict()
-    found["minus_vader"] = paired_difference(is_right(model, examples), vader, examples)
     if name == CORPUS:
         found["by_source"] = {
             source: evaluate(model, own).as_dict()["metrics"]
             for source, own in by_source(examples).items()
         }
-    if DATASETS.get(name, name) in ARTS_OF:
-        found["arts"] = asdict(evaluate_robustness(model, arts_examples(DATASETS[name])))
-    if not isinstance(model, Analyzer):
-        return found
-    found["confidence"] = confidence(model, examples)
+    return found
+
+
+def evaluate_analyzer(model: Analyzer, name: str, examples: list[Example]) -> dict[str, Any]:
+    """Evaluate confidences and, where every aspect is marked, spans."""
+    found: dict[str, Any] = {"confidence": confidence(model, examples)}
     if name not in WITHOUT_SPANS:
         sentences = term_sentences(examples)
         predicted = model.analyze([sentence.text for sentence in sentences])

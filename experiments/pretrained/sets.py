@@ -29,6 +29,7 @@ OUT_OF_DOMAIN = {
     "memd-laptop": "MEMD laptop",
     "memd-restaurant": "MEMD restaurant",
 }
+VADER = "VADER"
 WITHOUT_SPANS = ("twitter",)
 """Sets that mark one target per sentence, not every aspect."""
 _MEMD = "memd-"
