@@ -47,8 +47,6 @@ above. Not for decisions about individual people, and not as the only basis of a
 _TRAINING = """MAMS and the project's corpus, most of whose sentences were written by a language
 model; no person checked its labels (`corpus/README.md`). No sentence of an evaluation set was
 trained on."""
-_DISTILLED = """`fast` was distilled from `base`, whose predictions for Bing Liu's lines of pros and
-cons (`by-teacher.jsonl`) are part of its data."""
 
 
 def set_card(name: str, card: str) -> None:
@@ -104,7 +102,7 @@ def render_card(name: str, of_run: str) -> str:
             raise SystemExit(
                 f"The card of the run must contain {old!r} once; it does {times} times"
             )
-    training = paragraph(f"{_TRAINING} {_DISTILLED if name == 'fast' else ''}")
+    training = paragraph(_TRAINING)
     notice = (MODELS / "NOTICE.md").read_text(encoding="utf-8")
     parts = [
         body, f"## Training data\n\n{training}", _out_of_domain(name),
