@@ -201,3 +201,12 @@ def frequent_aspects(results: Results) -> str:
             ]  # fmt: skip
             parts.append(paragraph(f"A reader called of these {'; '.join(said)}."))
     return "\n\n".join(parts)
+
+
+def false_aspects(results: Results) -> str:
+    """Return how many aspects that count as false are aspects by our guideline."""
+    rows = [
+        [OUT_OF_DOMAIN[name], found["read"], found["terms"]]
+        for name, found in results.read("false-aspects").get("sets", {}).items()
+    ]
+    return table(["set", "read", "aspects by our guideline"], rows)
