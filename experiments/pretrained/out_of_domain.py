@@ -20,6 +20,7 @@ if __name__ == "__main__":
 
 from capsar import evaluate, load
 from capsar.bundle import open_bundle
+from capsar.data.catalog import dataset
 from capsar.evaluation.behavior import SUITE_SHA256, evaluate_behavior
 from capsar.evaluation.evaluate import labeled
 from capsar.evaluation.robustness import ARTS_OF, arts_examples, evaluate_robustness
@@ -81,6 +82,7 @@ def main(*names: str) -> None:
     }
     document = about | {
         "suite_sha256": SUITE_SHA256,
+        "test_sha256": dataset(CORPUS).file("test").sha256,
         "majority": {name: majority(examples) for name, examples in sets.items()},
         "models": models,
         "baselines": baselines,

@@ -27,7 +27,7 @@ NUM_READ = 50
 
 
 def list_found() -> None:
-    """Write the aspects that a reader judges."""
+    """Write the aspects for a reader."""
     analyzer = load("base")
     for name in SETS:
         texts = [s.text for s in term_sentences(read_test_set(name)) if not s.terms]

@@ -2,7 +2,7 @@
 
 Scores 3,000 product reviews, a third of a thousand of each of nine categories, with a bundled model
 and reports on them, as `capsar score` and `capsar report` do. `results/frequent-aspects.json` holds
-the 50 most mentioned aspects of each model. A reader then judges the names alone: `reading` lists
+the 50 most mentioned aspects of each model. A reader then reads the names alone: `reading` lists
 those that are verbs or adjectives, and those that are no aspects of a product. A reading is kept as
 long as the names are the same.
 """
