@@ -29,7 +29,7 @@ from capsar.errors import (
 )
 from capsar.inference.analyzer import Analyzer, load
 from capsar.inference.decoding import decode_capsules
-from capsar.inference.engine import PaddedBatch
+from capsar.inference.engine import PaddedBatch, batch_by_length
 from capsar.inference.inputs import Request
 from capsar.schema import CLASSES, AspectSpan, Polarity
 from capsar.tokenizer import tokenize_words
@@ -327,3 +327,22 @@ def test_aspect_scores_are_the_dot_product_with_unit_reconstructions(folder: Pat
     assert analyzer.explain(request.text).aspect_scores[Polarity.NEGATIVE] == pytest.approx(
         tuple(expected[0].tolist()), rel=1e-4
     )
+
+
+@given(st.lists(st.integers(1, 600), max_size=300))
+def test_batches_hold_every_sentence_once_with_little_padding(lengths: list[int]) -> None:
+    batches = batch_by_length(lengths)
+    assert sorted(row for rows in batches for row in rows) == list(range(len(lengths)))
+    for rows in batches:
+        own = [lengths[row] for row in rows]
+        padded = len(own) * max(own)
+        assert len(own) <= 64
+        assert padded <= 8192
+        assert padded - sum(own) <= max(32, 0.05 * padded)
+
+
+def test_sixteen_reviews_are_padded_less_than_a_tenth() -> None:
+    lengths = [3, 5, 8, 11, 14, 18, 25, 41] * 16
+    batches = batch_by_length(lengths)
+    padded = sum(len(rows) * max(lengths[row] for row in rows) for rows in batches)
+    assert padded < 1.1 * sum(lengths)

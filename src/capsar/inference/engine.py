@@ -39,6 +39,8 @@ _POOLING = {"similarity": "max", "aspect_scores": "max", "attributions": "sum"}
 _MAX_THREADS = 512
 _MAX_BATCH_SENTENCES = 64
 _MAX_BATCH_IDS = 8192
+_PADDED_IDS, _PADDED_SHARE = 32, 0.05
+"""The padding of a batch: at most so many ids, or this share of them."""
 _ROUTED_AT_ONCE = 2**20
 """Maximum number of ids times mentions over all aspects that are routed together."""
 _ROUTED_PER_ASPECT = 2**25
@@ -188,6 +190,27 @@ def _run_error(name: str, error: Exception) -> ArtifactError:
         f"{name} could not be run: {error}. If memory was short, pass shorter texts; otherwise "
         "export the model again: `capsar export`."
     )
+
+
+def batch_by_length(lengths: Sequence[int]) -> list[list[int]]:
+    """Return the indices of sentences in batches of similar length.
+
+    Padding costs as much as text, and a batch more than a few sentences wide hardly saves time, so
+    a batch ends before its padding exceeds a few ids.
+    """
+    batches: list[list[int]] = []
+    num_ids = 0
+    for row in sorted(range(len(lengths)), key=lambda row: lengths[row]):
+        size = len(batches[-1]) if batches else _MAX_BATCH_SENTENCES
+        padded = (size + 1) * lengths[row]  # earlier rows are shorter
+        padding = padded - lengths[row] - num_ids
+        is_full = size == _MAX_BATCH_SENTENCES or padded > _MAX_BATCH_IDS
+        if is_full or padding > max(_PADDED_IDS, _PADDED_SHARE * padded):
+            batches.append([])
+            num_ids = 0
+        batches[-1].append(row)
+        num_ids += lengths[row]
+    return batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,15 +392,8 @@ class Engine:
                 for request, words in zip(requests, tokens, strict=True)
             ]
         encodings = self.tokenizer.encode(tokens, aspects)
-        batches: list[list[int]] = []
-        for row in sorted(range(len(encodings)), key=lambda row: len(encodings[row].ids)):
-            width = len(encodings[row].ids)  # of the batch, since earlier rows are shorter
-            size = len(batches[-1]) if batches else _MAX_BATCH_SENTENCES
-            if size == _MAX_BATCH_SENTENCES or (size + 1) * width > _MAX_BATCH_IDS:
-                batches.append([])
-            batches[-1].append(row)
         results: dict[int, T] = {}
-        for rows in batches:
+        for rows in batch_by_length([len(encoding.ids) for encoding in encodings]):
             found = run([requests[i] for i in rows], [encodings[i] for i in rows])
             results.update(zip(rows, found, strict=True))
         return [results[row] for row in range(len(requests))]
