@@ -6,7 +6,7 @@ training part. Its answers must fit a JSON schema. `predict` resumes where it st
 the bundled models on the same sentences and writes `results/llm.json`, which holds offsets and
 hashes of sentences only.
 
-Needs `llama-cpp-python`, and the model's file (`pretrained/fetch.py llm FILE`) in `CAPSAR_LLM`.
+Needs `xllamacpp`, and the model's file (`pretrained/fetch.py llm FILE`) in `CAPSAR_LLM`.
 """
 
 from __future__ import annotations
@@ -91,10 +91,13 @@ def examples() -> Iterator[dict[str, str]]:
 
 def predict() -> None:
     """Let the language model answer, and append each answer to a file."""
-    from llama_cpp import Llama
+    import xllamacpp
 
-    path = os.environ["CAPSAR_LLM"]
-    model = Llama(path, n_ctx=_CONTEXT, n_threads=THREADS, verbose=False, seed=0)
+    settings = xllamacpp.CommonParams()
+    settings.model.path = os.environ["CAPSAR_LLM"]
+    settings.n_ctx, settings.n_parallel = _CONTEXT, 1
+    settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = THREADS
+    model = xllamacpp.Server(settings)
     for shots in SHOTS:
         start = [{"role": "system", "content": _TASK}, *(examples() if shots else ())]
         for name in SETS:
@@ -105,12 +108,13 @@ def predict() -> None:
                 if _hash(sentence.text) in kept:
                     continue
                 begin = time.perf_counter()
-                answer = model.create_chat_completion(
-                    [*start, {"role": "user", "content": sentence.text}],
-                    response_format={"type": "json_object", "schema": _SCHEMA},
-                    temperature=0.0,
-                    max_tokens=_MAX_TOKENS,
-                )
+                request = {
+                    "messages": [*start, {"role": "user", "content": sentence.text}],
+                    "response_format": {"type": "json_object", "schema": _SCHEMA},
+                    "temperature": 0.0,
+                    "max_tokens": _MAX_TOKENS,
+                }
+                answer: Any = model.handle_chat_completions(request)
                 row = {
                     "hash": _hash(sentence.text),
                     "seconds": time.perf_counter() - begin,
