@@ -11,8 +11,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from capsar.bulk.job import ScoreOptions
-from capsar.bulk.scorer import score_batch
+from capsar import ScoreOptions, score_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

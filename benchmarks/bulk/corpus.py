@@ -13,7 +13,7 @@ import pyarrow.dataset as pds
 import pyarrow.parquet as pq
 
 import capsar
-from capsar.bulk.scorer import ASPECTS, aspect_record
+from capsar.bulk.scoring import ASPECTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,7 +70,7 @@ def texts_of(folder: Path, number: int) -> list[str]:
 def predict_serially(texts: list[str]) -> Any:  # noqa: ANN401  (Arrow has no types)
     """Return the predictions of a single Analyzer."""
     predictions = capsar.load(MODEL).analyze(texts)
-    return pa.array([[aspect_record(one) for one in found] for found in predictions], ASPECTS)
+    return pa.array([[one.as_dict() for one in found] for found in predictions], ASPECTS)
 
 
 def check(output: str, rows: int, expected: Any, filesystem: Any = None) -> dict[str, float]:  # noqa: ANN401

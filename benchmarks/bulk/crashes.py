@@ -150,7 +150,7 @@ def run_on_two_nodes(source: str, output: str, at: int) -> None:
 
     threading.Thread(target=kill_node, daemon=True).start()
     options = ScoreOptions(model=MODEL, text_column="review", keep=("id",), shard_mb=SHARD_MB)
-    engine = EngineOptions("ray", (2, 2), cluster.address)
+    engine = EngineOptions("ray", 2, cluster.address)
     score(source, output, options, engine=engine)
     cluster.shutdown()
     print("killed" if killed.is_set() else "ended before")

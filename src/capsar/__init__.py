@@ -15,6 +15,7 @@ from capsar.version import __version__ as __version__
 if TYPE_CHECKING:
     from capsar.bulk.job import ScoreOptions as ScoreOptions
     from capsar.bulk.run import score as score
+    from capsar.bulk.scoring import score_batch as score_batch
     from capsar.config import ModelConfig as ModelConfig
     from capsar.config import TrainConfig as TrainConfig
     from capsar.errors import CapsarError as CapsarError
@@ -46,9 +47,10 @@ _MODULES = {
     "load": "capsar.inference.analyzer",
     "report": "capsar.reporting.run",
     "score": "capsar.bulk.run",
+    "score_batch": "capsar.bulk.scoring",
     "train": "capsar.training.trainer",
 }
-_EXTRAS = {"Capsar": "train", "train": "train", "score": "bulk"}
+_EXTRAS = {"Capsar": "train", "train": "train", "score": "bulk", "score_batch": "bulk"}
 """The extra that a name needs."""
 
 __all__ = [
@@ -68,6 +70,7 @@ __all__ = [
     "load",
     "report",
     "score",
+    "score_batch",
     "train",
 ]
 

@@ -35,6 +35,8 @@ class FormatError(DataError):
         record: The position in the file: a line, a sentence or a key.
         reason: What was expected, what was found and what to do.
         polarity: The label (a `Polarity`) of the bad record, if it could be read.
+        fields: The fields of a bad CSV record, if its columns could be separated; U+FFFD replaces
+            bytes that could not be decoded.
     """
 
     def __init__(self, path: str, record: str, reason: str, *, polarity: str | None = None) -> None:
@@ -43,6 +45,7 @@ class FormatError(DataError):
         self.record = record
         self.reason = reason
         self.polarity = polarity
+        self.fields: dict[str, str] = {}
 
 
 class AspectNotFoundError(DataError, LookupError):

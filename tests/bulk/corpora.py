@@ -16,7 +16,6 @@ import pytest
 
 import capsar
 from capsar.bulk.job import ScoreOptions
-from capsar.bulk.scorer import aspect_record
 
 THINGS = ["soup", "staff", "battery", "screen", "wine list", "price", "café", "waiter's tip"]
 OPINIONS = ["was cold", "were lovely", "is far too small", "could be better", "is just right"]
@@ -65,7 +64,7 @@ def read_output(folder: str | Path) -> list[dict[str, Any]]:
 
 def serial_results(texts: list[str]) -> list[list[dict[str, Any]]]:
     """Return the results of one `Analyzer` for all texts."""
-    return [[aspect_record(one) for one in found] for found in capsar.load("fast").analyze(texts)]
+    return [[one.as_dict() for one in found] for found in capsar.load("fast").analyze(texts)]
 
 
 def assert_exactly_once(rows: list[dict[str, Any]], texts: list[str]) -> None:

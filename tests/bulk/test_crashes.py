@@ -15,7 +15,7 @@ from corpora import OPTIONS, assert_exactly_once, read_output, reviews, serial_r
 
 from bulk import crashes
 from capsar.bulk.run import EngineOptions, score
-from capsar.bulk.scorer import ASPECTS
+from capsar.bulk.scoring import ASPECTS
 
 ROWS = 3000
 EXPECTED = {
@@ -70,7 +70,7 @@ def test_row_that_crashes_its_process_on_ray_affects_no_other_row(
     faults = str(Path(__file__).parent / "fault_injection")
     existing = filter(None, [os.environ.get("PYTHONPATH")])
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([faults, *existing]))
-    engine = EngineOptions("ray", workers=(1, 2))
+    engine = EngineOptions("ray", workers=2)
     summary = score(str(tmp_path / "in"), str(tmp_path / "out"), OPTIONS, engine=engine)
     assert summary.errors == {"the process crashed": 1}
     rows = read_output(tmp_path / "out")
@@ -99,7 +99,7 @@ def test_remote_storage_is_killed_and_restarted(tmp_path: Path) -> None:
                 outages.append(weed.kill())
                 threading.Timer(2, weed.start).start()
 
-        two = EngineOptions(workers=(2, 2))
+        two = EngineOptions(workers=2)
         options = replace(OPTIONS, shard_mb=0.005)
         summary = score(source, target, options, engine=two, on_progress=interrupt)
         assert (summary.rows, len(outages)) == (1000, 1)

@@ -5,11 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import fsspec
+import pyarrow.parquet as pq
 import pytest
 from corpora import OPTIONS, assert_exactly_once, reviews, write
 
 from capsar.bulk import filesystem
-from capsar.bulk.readers import read_batches
+from capsar.bulk.job import Job
+from capsar.bulk.manifest import open_manifest
+from capsar.bulk.output import read_result
+from capsar.bulk.planning import make_shards, needs_conversion
+from capsar.bulk.worker import Task, Worker, WorkerSetup
 from capsar.errors import DataError
 
 
@@ -59,33 +64,27 @@ def test_unavailable_storage_is_retried(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_job_on_an_fsspec_file_system(tmp_path: Path) -> None:
     """Use one process, because the memory file system exists in this process only."""
-    from capsar.bulk.job import Job
-    from capsar.bulk.manifest import open_manifest
-    from capsar.bulk.output import read_result
-    from capsar.bulk.worker import Worker
-
     memory = fsspec.filesystem("memory")
     texts = reviews(300)
     memory.pipe_file("/in/a.jsonl", write(tmp_path / "a.jsonl", texts).read_bytes())
     job = Job.make(OPTIONS, "memory://out")
     manifest = open_manifest(job, ["memory://in"])
-    assert len(manifest.shards) > 1
-    worker = Worker(job)
-    for shard in manifest.shards:
-        result = worker.score(shard)
+    worker = Worker(WorkerSetup(manifest.job, "run", 60), lambda _: None)
+    (planned,) = manifest.planned
+    assert needs_conversion(planned, OPTIONS)
+    assert worker.run(Task(planned.file)).groups is not None
+    (planned,) = open_manifest(job, ["memory://in"]).planned
+    shards = make_shards(manifest.job, planned)
+    assert len(shards) > 1
+    for shard in shards:
+        result = worker.run(Task(planned.file, shard)).shard
         assert result == read_result(filesystem.join(job.output, shard.name))
-    assert len(open_manifest(job, ["memory://in"]).finished) == len(manifest.shards)
+    assert open_manifest(job, ["memory://in"]).finished.keys() == {s.name for s in shards}
     rows = []
     for name in filesystem.list_names("memory://out"):
-        import pyarrow.parquet as pq
-
         with filesystem.open_input(filesystem.join("memory://out", name)) as stream:
             rows += pq.read_table(stream).to_pylist()
     rows = [row | {"id": int(row["id"])} for row in rows]
     assert_exactly_once(sorted(rows, key=lambda row: row["id"]), texts)
-    assert (
-        sum(len(batch.rows) for shard in manifest.shards for batch in read_batches(shard, OPTIONS))
-        == 300
-    )
     memory.rm("/out", recursive=True)
     memory.rm("/in", recursive=True)

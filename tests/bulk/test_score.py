@@ -17,11 +17,10 @@ import psutil
 import pytest
 from corpora import OPTIONS, assert_exactly_once, read_output, reviews, write
 
-from capsar.bulk.output import JobProgress
-from capsar.bulk.run import EngineOptions, score
+from capsar.bulk.run import EngineOptions, JobProgress, score
 from capsar.errors import ArtifactError, ConfigError, DataError
 
-TWO = EngineOptions(workers=(2, 2))
+TWO = EngineOptions(workers=2)
 TEXT = ("--text-column", "review")
 FAULTS = Path(__file__).parent / "fault_injection"
 
@@ -40,13 +39,13 @@ def test_every_format_is_scored_exactly_once(tmp_path: Path) -> None:
     seen: list[JobProgress] = []
     out = tmp_path / "out"
     summary = score(str(tmp_path / "in"), str(out), OPTIONS, engine=TWO, on_progress=seen.append)
-    assert_exactly_once(read_output_by_kind(out), texts)
+    assert_exactly_once(read_output(out), texts)
     assert (summary.rows, summary.rows_with_error, summary.shards_skipped) == (2000, 0, 0)
     assert summary.shards > len(names)
     assert [Path(name).name for name in summary.ignored] == ["notes.txt"]
     assert (out / "_SUCCESS").exists()
     assert json.loads((out / "_summary.json").read_text())["rows"] == 2000
-    assert not list((out / "_job" / "scratch").iterdir())
+    assert sorted(path.name for path in (out / "_job").rglob("*.*")) == ["job.json"]
     assert seen[-1].shards_done == seen[-1].shards == summary.shards
     assert (seen[-1].rows, seen[-1].seconds_left, seen[-1].workers) == (2000, 0, 2)
     before = outputs(out)
@@ -55,18 +54,12 @@ def test_every_format_is_scored_exactly_once(tmp_path: Path) -> None:
     assert (again.rows, outputs(out)) == (2000, before)
 
 
-def read_output_by_kind(out: Path) -> list[dict[str, Any]]:
-    """Ids of Parquet input are numbers, of text files texts: read file by file."""
-    rows = [row for path in sorted(out.glob("*.parquet")) for row in read_output(path)]
-    return sorted(rows, key=lambda row: row["id"])
-
-
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished job."""
     folder = tmp_path_factory.mktemp("done")
     write(folder / "in" / "a.csv", reviews(100))
-    score(str(folder / "in"), str(folder / "out"), OPTIONS, engine=EngineOptions(workers=(1, 1)))
+    score(str(folder / "in"), str(folder / "out"), OPTIONS, engine=EngineOptions(workers=1))
     return folder
 
 
@@ -97,10 +90,6 @@ def test_changed_model_or_release_is_rejected(done: Path, small_bundle: Path) ->
 
 
 def test_changed_input_is_rejected(done: Path, tmp_path: Path) -> None:
-    extra = write(done / "in" / "b.csv", ["new"])
-    with pytest.raises(DataError, match=r"1 files that were not there .*, such as .*b\.csv"):
-        score(str(done / "in"), str(done / "out"), OPTIONS)
-    extra.unlink()
     path = done / "in" / "a.csv"
     content, times = path.read_bytes(), path.stat()
     path.write_bytes(content.replace(b"soup", b"stew"))
@@ -109,23 +98,15 @@ def test_changed_input_is_rejected(done: Path, tmp_path: Path) -> None:
     path.write_bytes(content)
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
     assert score(str(done / "in"), str(done / "out"), OPTIONS).shards_skipped > 0
+    path.rename(done / "b.csv")
+    write(done / "in" / "c.csv", ["another"])
+    with pytest.raises(DataError, match=r"a\.csv' is gone since"):
+        score(str(done / "in"), str(done / "out"), OPTIONS)
+    (done / "in" / "c.csv").unlink()
+    (done / "b.csv").rename(path)
     write(tmp_path / "foreign" / "x.parquet", ["not ours"])
     with pytest.raises(DataError, match="Parquet files that are not part of a job"):
         score(str(done / "in"), str(tmp_path / "foreign"), OPTIONS)
-
-
-def test_input_that_changes_after_planning_is_not_scored(tmp_path: Path) -> None:
-    from capsar.bulk.job import Job
-    from capsar.bulk.manifest import open_manifest
-    from capsar.bulk.worker import Worker
-
-    path = write(tmp_path / "a.csv", reviews(10))
-    job = Job.make(OPTIONS, str(tmp_path / "out"))
-    (shard,) = open_manifest(job, [str(path)]).shards
-    path.write_bytes(path.read_bytes() + b"10,new\n")
-    result = Worker(job).score(shard)
-    assert "has changed since the job was planned" in result.unreadable
-    assert not outputs(tmp_path / "out")
 
 
 def test_repaired_file_is_scored_by_the_next_run(tmp_path: Path) -> None:
@@ -141,7 +122,7 @@ def test_repaired_file_is_scored_by_the_next_run(tmp_path: Path) -> None:
     assert not (out / "_SUCCESS").exists()
     broken.write_bytes(whole)
     summary = score(str(tmp_path / "in"), str(out), OPTIONS, engine=TWO)
-    assert (summary.shards_skipped, summary.unreadable) == (1, [])
+    assert (summary.shards_skipped, summary.unreadable) == (2, [])
     assert (out / "_SUCCESS").exists()
     assert_exactly_once(read_output(out), texts)
 
@@ -198,13 +179,9 @@ def test_every_kind_of_invalid_row_and_file_is_reported(tmp_path: Path) -> None:
     assert [Path(one["file"]).name for one in summary["unreadable"]] == ["d.parquet"]
     assert "d.parquet: " in done.stderr
     assert "1 × the model failed; the first: " in done.stderr
-    scored = [row for row in read_output_by_kind_or_none(out) if row["error"] is None]
+    scored = [row for row in read_output(out) if row["error"] is None]
     assert len(scored) == 301
     assert all(row["aspects"] is not None for row in scored)
-
-
-def read_output_by_kind_or_none(out: Path) -> list[dict[str, Any]]:
-    return [row for path in out.glob("*.parquet") for row in read_output(path)]
 
 
 def test_row_that_crashes_its_process_affects_no_other_row(
@@ -256,8 +233,8 @@ def test_command_prints_text_and_json(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", reviews(30))
     done = capsar(path, tmp_path / "out", "--text-column", "review", "--json")
     assert done.returncode == 0, done.stderr
-    first, last = map(json.loads, done.stdout.splitlines())
-    assert (first["event"], first["rows"]) == ("progress", 30)
+    *_, before, last = map(json.loads, done.stdout.splitlines())
+    assert (before["event"], before["rows"]) == ("progress", 30)
     assert (last["event"], last["rows"]) == ("summary", 30)
     done = capsar(path, tmp_path / "out", "--text-column", "review")
     assert "out: 30 rows, 0 with an error" in done.stdout
@@ -316,7 +293,7 @@ def test_undecodable_rows_of_utf8_input_are_errors(tmp_path: Path) -> None:
     assert [row["id"] for row in rows] == [1, 2, 3, 4]
     assert [row["Hotel"] for row in rows] == ["Müller", None, None, None]
     assert [row["aspects"] is None for row in rows] == [False, True, True, True]
-    assert "in 'Hotel', byte 0xf6 at position 1 is not valid utf-8" in rows[2]["error"]
+    assert "byte 0xf6 at position 3 is not valid utf-8" in rows[2]["error"]
 
 
 @pytest.mark.parametrize(
@@ -327,14 +304,14 @@ def test_undecodable_rows_of_utf8_input_are_errors(tmp_path: Path) -> None:
         (("{csv}", "out"), "Choose with --text-column."),
         (("{csv}", "out", *TEXT, "--keep", "date"), "['id', 'review']. Choose with --keep."),
         (("{csv}", "out", *TEXT, "--aspect-column", "a"), "Choose with --aspect-column."),
-        (("{jsonl}", "out"), "a.jsonl: None of the first lines has a field 'text'; the fields are"),
+        (("{jsonl}", "out"), "a.jsonl: There is no field 'text'; the fields are"),
         (("{jsonl}", "out"), "['id', 'review']. Choose with --text-column."),
         (("{jsonl}", "out", *TEXT, "--keep", "date"), "['id', 'review']. Choose with --keep."),
         (("{gz}", "out"), "a.csv.gz: There is no column 'text'"),
         (("{csv}", "out", "--engine", "spark"), "no engine 'spark'; expected 'local' or 'ray'"),
         (("{csv}", "out", "--address", "auto"), "An address requires the engine 'ray'"),
         (("{csv}", "out", "--model", "nothing"), "'nothing' is not a bundle"),
-        (("{csv}", "out", "--encoding", "shift-jis"), "save them as UTF-8 (iconv -f shift-jis"),
+        (("{csv}", "out", "--encoding", "utf-16"), "cannot be read by line; save them as UTF-8"),
         (("{txt}", "out"), "Unknown format of"),
     ],
 )
@@ -354,10 +331,9 @@ def test_job_that_cannot_start_prints_the_reason(
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("workers", [(0, 1), (3, 2)])
-def test_invalid_number_of_workers_is_rejected(workers: tuple[int, int]) -> None:
-    with pytest.raises(ConfigError, match="the minimum first"):
-        EngineOptions(workers=workers)
+def test_invalid_number_of_workers_is_rejected() -> None:
+    with pytest.raises(ConfigError, match="workers must be 1 or more, got 0"):
+        EngineOptions(workers=0)
 
 
 def test_missing_extra_is_named() -> None:
@@ -419,4 +395,4 @@ def test_signal_ends_a_job_and_its_workers(tmp_path: Path, how: signal.Signals) 
     if how != signal.SIGKILL:
         assert job.returncode == 4
         message = "stopped; finished shards are kept, run the same command again to resume"
-        assert printed == f"capsar: {message}\n"
+        assert printed.endswith(f"capsar: {message}\n")

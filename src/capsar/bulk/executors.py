@@ -1,155 +1,197 @@
-"""Run workers as local processes or as Ray actors, and retry shards whose worker crashed.
+"""Run workers as local processes or as Ray actors, with one retry policy.
 
-Only shard names and results pass through Ray. Workers read the input and write the output
-directly. A worker receives its next shard when it has finished the last one.
+Only tasks and results pass through Ray. Workers read the input and write the output directly. A
+worker receives its next task when it has finished the last one.
 """
 
 from __future__ import annotations
 
 import os
-import queue
-import threading
+import time
 from collections import deque
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import wait as wait_for
 from typing import TYPE_CHECKING, Any
 
-from capsar.bulk.job import Job
-from capsar.bulk.output import ShardResult
-from capsar.bulk.processes import SINGLE_THREAD, WorkerProcess
-from capsar.bulk.shards import Shard
-from capsar.bulk.worker import Worker, shard_request
+from capsar.bulk.processes import CRASHED, DONE, FAILED, READY, ROWS, SINGLE_THREAD, WorkerProcess
+from capsar.bulk.worker import TaskResult, Worker, WorkerSetup
 from capsar.errors import ArtifactError, CapsarError, ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
+
+    from capsar.bulk.processes import Message
+    from capsar.bulk.worker import Task
+
+_WAIT_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """When to isolate the rows of a shard that crashes workers, and when to give it up."""
+    """When to replace a worker, when to isolate the rows of a task, and when to give it up."""
 
+    silent_seconds: float = 300.0
+    """How long a worker may report no rows before it is killed."""
     isolate_after: int = 2
     """Crashes after which rows are scored in a subprocess."""
     give_up_after: int = 6
-    """Crashes after which the shard is reported as unreadable."""
-
-
-RETRY_POLICY = RetryPolicy()
+    """Crashes after which a task is reported as unreadable."""
+    max_failed_starts: int = 10
+    """Workers in a row that may crash during start-up before the job stops."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Attempt:
-    """A shard, and how often its worker has crashed."""
+class PoolEvent:
+    """Something that happened to a task; nothing if there is none."""
 
-    shard: Shard
-    crashes: int = 0
-
-    @property
-    def isolate(self) -> bool:
-        """Whether to score the rows in a separate process, after repeated crashes."""
-        return self.crashes >= RETRY_POLICY.isolate_after
-
-    def after_crash(self) -> _Attempt | ShardResult:
-        """Return the next attempt, or the result if there is none."""
-        crashes = self.crashes + 1
-        if crashes < RETRY_POLICY.give_up_after:
-            return replace(self, crashes=crashes)
-        reason = f"{self.shard.uri}: {crashes} workers crashed on {self.shard.name}"
-        return ShardResult.failed(self.shard, unreadable=reason)
+    task: Task | None = None
+    rows: int = 0
+    """Rows of the task scored so far."""
+    result: TaskResult | None = None
+    """The result of a task that is finished."""
 
 
-def run_local(job: Job, shards: Sequence[Shard], workers: int) -> Iterator[ShardResult]:
-    """Score shards with local processes, and yield each result when it is available.
+@dataclass(slots=True, eq=False)
+class _Slot:
+    """A running worker."""
 
-    A process that crashes is replaced and its shard is retried. All processes end when the caller
-    closes the iterator.
-    """
-    pool = _LocalPool(job, shards)
-    threads = [
-        threading.Thread(target=pool.work, daemon=True) for _ in range(min(workers, len(shards)))
-    ]
-    for thread in threads:
-        thread.start()
-    try:
-        for _ in shards:
-            result = pool.results.get()
-            if isinstance(result, Exception):
-                raise result
-            yield result
-    finally:
-        pool.stop()
-        for thread in threads:
-            thread.join()
+    handle: Any
+    task: Task | None = None
+    rows: int = 0
+    """Rows of the task scored so far."""
+    is_ready: bool = False
+    last_message: float = field(default_factory=time.monotonic)
 
 
-class _LocalPool:
-    """A queue of shards, and worker processes with one thread each to communicate with them."""
+class Pool:
+    """Runs tasks with the workers of an engine. Workers that crash or hang are replaced."""
 
-    def __init__(self, job: Job, shards: Sequence[Shard]) -> None:
-        self.results: queue.SimpleQueue[ShardResult | Exception] = queue.SimpleQueue()
-        self._job = job
-        self._queue: queue.SimpleQueue[_Attempt] = queue.SimpleQueue()
-        for shard in shards:
-            self._queue.put(_Attempt(shard))
-        self._processes: dict[int, WorkerProcess] = {}
-        self._lock = threading.Lock()
-        self._is_stopped = False
+    def __init__(self, engine: LocalEngine | RayEngine, workers: int, policy: RetryPolicy) -> None:
+        self._engine: Any = engine
+        self._max, self._policy = workers, policy
+        self._queue: deque[Task] = deque()
+        self._slots: list[_Slot] = []
+        self._failed_starts = 0
+        self.num_retries = 0
 
-    def work(self) -> None:
-        """Score shards with one process until the queue is empty."""
+    def submit(self, task: Task) -> None:
+        """Add a task, which may be done while results are consumed."""
+        self._queue.append(task)
+
+    def run(self) -> Iterator[PoolEvent]:
+        """Yield what happens to the tasks, at least one event every second.
+
+        Raises:
+            ArtifactError: If workers cannot start.
+        """
         try:
-            while True:
-                try:
-                    attempt = self._queue.get_nowait()
-                except queue.Empty:
-                    return
-                self._score(attempt)
-        except Exception as error:  # noqa: BLE001  (raised again in `run_local`)
-            self.results.put(error)
+            while self._queue or any(slot.task for slot in self._slots):
+                self._start_workers()
+                yield PoolEvent()
+                by_handle = {id(slot.handle): slot for slot in self._slots}
+                handles = [slot.handle for slot in self._slots]
+                for handle, (kind, content) in self._engine.receive(handles, _WAIT_SECONDS):
+                    slot = by_handle[id(handle)]
+                    slot.last_message = time.monotonic()
+                    if kind == ROWS:
+                        slot.rows += content
+                        yield PoolEvent(slot.task, slot.rows)
+                    else:
+                        yield from self._handle(slot, kind, content)
+                yield from self._replace_silent()
         finally:
-            self._end_process()
+            for slot in self._slots:
+                self._engine.kill(slot.handle)
+            self._engine.close()
 
-    def stop(self) -> None:
-        """Kill all processes."""
-        with self._lock:
-            self._is_stopped = True
-            for process in self._processes.values():
-                process.kill()
+    def _start_workers(self) -> None:
+        starting = sum(not slot.is_ready for slot in self._slots)
+        for slot in self._slots:
+            if slot.is_ready and slot.task is None and self._queue:
+                slot.task = self._queue.popleft()
+                slot.last_message = time.monotonic()
+                self._engine.send(slot.handle, slot.task)
+        while len(self._queue) > starting and len(self._slots) < self._max:
+            self._slots.append(_Slot(self._engine.start()))
+            starting += 1
 
-    def _score(self, attempt: _Attempt) -> None:
-        process = self._process()
-        if process is None:
+    def _handle(self, slot: _Slot, kind: str, content: Any) -> Iterator[PoolEvent]:  # noqa: ANN401
+        if kind == READY:
+            slot.is_ready = True
+            self._failed_starts = 0
+        elif kind == FAILED:
+            raise ArtifactError(f"A worker cannot start: {content}")
+        elif kind == DONE and slot.task:
+            task, slot.task, slot.rows = slot.task, None, 0
+            yield PoolEvent(task, result=content)
+        elif kind == CRASHED:
+            yield from self._replace(slot, f"exit code {content}")
+
+    def _replace_silent(self) -> Iterator[PoolEvent]:
+        deadline = time.monotonic() - self._policy.silent_seconds
+        for slot in [*self._slots]:
+            is_waited_for = slot.task or (not slot.is_ready and self._engine.has_start_deadline)
+            if is_waited_for and slot.last_message < deadline:
+                self._engine.kill(slot.handle)
+                reason = f"no progress in {self._policy.silent_seconds:.0f} seconds"
+                yield from self._replace(slot, reason)
+
+    def _replace(self, slot: _Slot, reason: str) -> Iterator[PoolEvent]:
+        """Forget a worker. Retry its task, or give it up."""
+        self._slots.remove(slot)
+        task = slot.task
+        if task is None:
+            self._failed_starts += not slot.is_ready
+            if self._failed_starts >= self._policy.max_failed_starts:
+                raise ArtifactError(
+                    f"{self._failed_starts} workers in a row crashed before they were ready "
+                    f"({reason}). Is capsar installed on every machine?"
+                )
             return
-        response = process.request(shard_request(attempt.shard, isolate=attempt.isolate))
-        if response is not None:
-            self.results.put(ShardResult.from_json(response))
-            return
-        self._end_process()
-        if self._is_stopped:
-            return
-        following = attempt.after_crash()
-        if isinstance(following, _Attempt):
-            self._queue.put(following)
+        self.num_retries += 1
+        crashes = task.crashes + 1
+        if crashes < self._policy.give_up_after:
+            isolate = crashes >= self._policy.isolate_after
+            self._queue.append(replace(task, crashes=crashes, isolate=isolate))
+            yield PoolEvent(task, 0)
         else:
-            self.results.put(following)
+            reason = f"{task.file.uri}: {crashes} workers crashed on {task.name} ({reason})"
+            yield PoolEvent(task, result=TaskResult(unreadable=reason))
 
-    def _process(self) -> WorkerProcess | None:
-        """Return the process of this thread, started if necessary; `None` if the pool stopped."""
-        thread = threading.get_ident()
-        if thread not in self._processes:
-            process = WorkerProcess("capsar.bulk.worker", self._job.to_json())
-            with self._lock:
-                if self._is_stopped:
-                    process.close()
-                    return None
-                self._processes[thread] = process
-        return self._processes[thread]
 
-    def _end_process(self) -> None:
-        with self._lock:
-            process = self._processes.pop(threading.get_ident(), None)
-        if process is not None:
-            process.close()
+class LocalEngine:
+    """Workers are processes on this machine."""
+
+    has_start_deadline = True
+    """Whether a worker that does not start in time is replaced."""
+
+    def __init__(self, setup: WorkerSetup) -> None:
+        self._setup = setup
+
+    def start(self) -> WorkerProcess:
+        """Start a process."""
+        return WorkerProcess("capsar.bulk.worker", self._setup)
+
+    def send(self, handle: WorkerProcess, task: Task) -> None:
+        """Send a task to a process."""
+        handle.send(task)
+
+    def receive(
+        self, handles: list[WorkerProcess], seconds: float
+    ) -> Iterator[tuple[WorkerProcess, Message]]:
+        """Yield a message of each process that has sent one."""
+        ready = wait_for([handle.connection for handle in handles], seconds)
+        for handle in handles:
+            if handle.connection in ready:
+                yield handle, handle.receive()
+
+    def kill(self, handle: WorkerProcess) -> None:
+        """Kill a process."""
+        handle.close()
+
+    def close(self) -> None:
+        """Do nothing: all processes are killed."""
 
 
 _RAY_ENVIRONMENT = {
@@ -158,145 +200,105 @@ _RAY_ENVIRONMENT = {
     "RAY_agent_register_timeout_ms": "300000",
     "RAY_raylet_start_wait_time_s": "240",
 }
-_MAX_START_CRASHES = 20
-"""Number of actors in a row that may crash during start-up before the job stops."""
-
-
-def run_on_ray(
-    job: Job, shards: Sequence[Shard], *, workers: tuple[int, int], address: str | None
-) -> Iterator[ShardResult]:
-    """Score shards with Ray actors, and yield each result when it is available.
-
-    Args:
-        job: The job.
-        shards: The shards to score.
-        workers: Number of actors at the start, and the maximum while shards are waiting.
-        address: Address of a running cluster; if `None`, start one on this machine and stop it
-            at the end.
-    """
-    ray = _import_ray()
-    is_ours = not ray.is_initialized()
-    if is_ours:
-        _start_ray(ray, workers[1], address)
-    pool = _RayPool(ray, job, shards, workers)
-    try:
-        for _ in shards:
-            yield pool.next_result()
-    finally:
-        pool.end()
-        if is_ours:
-            ray.shutdown()
 
 
 class ShardActor:
-    """A Ray actor that holds a worker."""
+    """A Ray actor that holds a worker. Its methods run in two threads."""
 
-    def start(self, job: str) -> str:
-        """Load the model; return an error message, empty on success."""
+    def __init__(self) -> None:
+        self._rows: deque[int] = deque()
+
+    def start(self, setup: WorkerSetup) -> Message:
+        """Load the model."""
         try:
-            self._worker = Worker(Job.from_json(job))
+            self._worker = Worker(setup, self._rows.append)
         except CapsarError as error:
-            return str(error)
-        return ""
+            return FAILED, str(error)
+        return READY, None
 
-    def score(self, shard: str, *, isolate: bool) -> str:
-        """Score a shard and return its result."""
-        return self._worker.score(Shard.from_json(shard), isolate=isolate).to_json()
+    def run(self, task: Task) -> Message:
+        """Run a task."""
+        return DONE, self._worker.run(task)
+
+    def progress(self) -> list[int]:
+        """Return the numbers of rows that were reported since the last call."""
+        reports = [*self._rows]
+        for _ in reports:
+            self._rows.popleft()
+        return reports
 
 
-class _RayPool:
-    """A queue of shards, and Ray actors. An actor that crashes is replaced on any node."""
+@dataclass(slots=True, eq=False)
+class _Actor:
+    """A Ray actor, its pending call, and its pending request for progress."""
 
-    def __init__(
-        self,
-        ray: Any,  # noqa: ANN401
-        job: Job,
-        shards: Sequence[Shard],
-        workers: tuple[int, int],
-    ) -> None:
-        self._ray = ray
-        self._job = job.to_json()
-        self._max_actors = workers[1]
-        self._queue = deque(_Attempt(shard) for shard in shards)
-        self._actor = ray.remote(ShardActor).options(num_cpus=1, max_restarts=0, max_task_retries=0)
-        self._pending: dict[Any, tuple[Any, _Attempt | None]] = {}
-        """The actor and its attempt for each pending call; no attempt while the actor starts."""
-        self._start_crashes = 0
-        for _ in range(min(workers[0], len(shards))):
-            self._add_actor()
+    actor: Any
+    call: Any
+    progress: Any = None
 
-    def next_result(self) -> ShardResult:
-        """Wait for the next result, and keep all actors busy in the meantime.
 
-        Raises:
-            ArtifactError: If actors cannot start.
-        """
-        while True:
-            (ready,), _ = self._ray.wait([*self._pending], num_returns=1)
-            actor, attempt = self._pending.pop(ready)
-            try:
-                response = self._ray.get(ready)
-            except (self._ray.exceptions.RayActorError, self._ray.exceptions.ObjectLostError):
-                result = self._handle_crash(attempt)
-            else:
-                result = self._handle_response(actor, attempt, response)
-            if result is not None:
-                return result
+class RayEngine:
+    """Workers are actors of a Ray cluster. One that crashes is replaced on any node."""
 
-    def end(self) -> None:
-        """Kill all actors."""
-        for actor, _ in self._pending.values():
-            self._ray.kill(actor)
-        self._pending.clear()
+    has_start_deadline = False  # a cluster may take long to grow
 
-    def _handle_response(
-        self,
-        actor: Any,  # noqa: ANN401
-        attempt: _Attempt | None,
-        response: str,
-    ) -> ShardResult | None:
-        if attempt is None:
-            if response:
-                raise ArtifactError(f"A worker cannot start: {response}")
-            self._start_crashes = 0
-        if self._queue:
-            following = self._queue.popleft()
-            shard = following.shard.to_json()
-            call = actor.score.remote(shard, isolate=following.isolate)
-            self._pending[call] = actor, following
-        else:
-            self._ray.kill(actor)
-        self._grow()
-        return None if attempt is None else ShardResult.from_json(response)
+    def __init__(self, setup: WorkerSetup, workers: int, address: str | None) -> None:
+        """Connect to a cluster, or start one on this machine and stop it at the end."""
+        try:
+            import ray
+        except ImportError as error:
+            raise MissingExtraError("ray", "Scoring on Ray") from error
+        self._ray: Any = ray
+        self._setup = setup
+        self._is_ours = not ray.is_initialized()
+        if self._is_ours:
+            _start_ray(ray, workers, address)
+        options = {"num_cpus": 1, "max_restarts": 0, "max_task_retries": 0, "max_concurrency": 2}
+        self._actor = self._ray.remote(ShardActor).options(**options)
 
-    def _handle_crash(self, attempt: _Attempt | None) -> ShardResult | None:
-        result = None
-        if attempt is None:
-            self._start_crashes += 1
-            if self._start_crashes == _MAX_START_CRASHES:
-                raise ArtifactError(
-                    f"{_MAX_START_CRASHES} actors in a row crashed before they were ready. Is "
-                    "capsar installed on every machine of the cluster?"
-                )
-        else:
-            following = attempt.after_crash()
-            if isinstance(following, _Attempt):
-                self._queue.append(following)
-            else:
-                result = following
-        if self._queue:
-            self._add_actor()
-        return result
-
-    def _grow(self) -> None:
-        """Add an actor if shards are waiting and every actor is busy with a shard."""
-        are_busy = all(attempt is not None for _, attempt in self._pending.values())
-        if self._queue and are_busy and len(self._pending) < self._max_actors:
-            self._add_actor()
-
-    def _add_actor(self) -> None:
+    def start(self) -> _Actor:
+        """Start an actor."""
         actor = self._actor.remote()
-        self._pending[actor.start.remote(self._job)] = actor, None
+        return _Actor(actor, actor.start.remote(self._setup))
+
+    def send(self, handle: _Actor, task: Task) -> None:
+        """Call an actor with a task."""
+        handle.call = handle.actor.run.remote(task)
+        handle.progress = handle.actor.progress.remote()
+
+    def receive(self, handles: list[_Actor], seconds: float) -> Iterator[tuple[_Actor, Message]]:
+        """Yield the result of each finished call, and the progress of the others."""
+        waiting = [handle for handle in handles if handle.call is not None]
+        if waiting:
+            self._ray.wait([handle.call for handle in waiting], timeout=seconds)
+        for handle in waiting:
+            if handle.progress is not None and self._is_done(handle.progress):
+                for rows in self._get(handle.progress, []):
+                    yield handle, (ROWS, rows)
+                handle.progress = handle.actor.progress.remote()
+            if self._is_done(handle.call):
+                call, handle.call = handle.call, None
+                yield handle, self._get(call, (CRASHED, "the actor died"))
+
+    def kill(self, handle: _Actor) -> None:
+        """Kill an actor."""
+        with suppress(self._ray.exceptions.RayError):
+            self._ray.kill(handle.actor)
+
+    def close(self) -> None:
+        """Stop Ray if this engine started it."""
+        if self._is_ours:
+            self._ray.shutdown()
+
+    def _is_done(self, call: Any) -> bool:  # noqa: ANN401
+        return bool(self._ray.wait([call], timeout=0)[0])
+
+    def _get(self, call: Any, default: Any) -> Any:  # noqa: ANN401
+        """Return the value of a finished call; the default if the actor or its node is gone."""
+        try:
+            return self._ray.get(call)
+        except self._ray.exceptions.RayError:
+            return default
 
 
 def _start_ray(ray: Any, workers: int, address: str | None) -> None:  # noqa: ANN401
@@ -319,11 +321,3 @@ def _start_ray(ray: Any, workers: int, address: str | None) -> None:  # noqa: AN
                 raise ConfigError(f"Cannot connect to Ray {where}: {error}") from error
         else:
             return
-
-
-def _import_ray() -> Any:  # noqa: ANN401
-    try:
-        import ray
-    except ImportError as error:
-        raise MissingExtraError("ray", "Scoring on Ray") from error
-    return ray

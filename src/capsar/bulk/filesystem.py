@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import errno
 import fnmatch
+import io
 import os
 import posixpath
 import time
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 from pyarrow import fs, memory_map
 
@@ -29,6 +31,8 @@ _FIRST_DELAY_SECONDS = 0.5
 _MAX_DELAY_SECONDS = 15.0
 RETRY_SECONDS = 300.0
 """How long to retry when remote storage is unavailable."""
+_SETTLE_SECONDS = 2.0
+"""How long to wait for other processes that create the same file on remote storage."""
 
 T = TypeVar("T")
 
@@ -98,6 +102,13 @@ def open_input(uri: str) -> Any:  # noqa: ANN401  (Arrow has no types)
     return filesystem.open_input_file(path)
 
 
+def open_text(uri: str, compression: str | None) -> BinaryIO:
+    """Open a text file, decompressed, to read it from the start."""
+    filesystem, path = _locate(uri)
+    stream = filesystem.open_input_stream(path, compression=compression)
+    return cast("BinaryIO", io.BufferedReader(stream, 1 << 20))
+
+
 def list_inputs(uri: str) -> list[InputFile]:
     """Return a file, all files below a folder, or the files that match a pattern, sorted.
 
@@ -106,14 +117,14 @@ def list_inputs(uri: str) -> list[InputFile]:
     Raises:
         DataError: If there are none.
     """
-    if any(sign in base_name(uri) for sign in "*?[") and not _file_type(uri):
+    kind = _file_type(uri)
+    if any(sign in base_name(uri) for sign in "*?[") and not kind:
         pattern = base_name(uri)
-        folder = normalize(uri)[: -len(pattern)] if is_local(uri) else uri[: -len(pattern)]
-        below = _list_below(folder or "/", recursive=False)
+        below = _list_below(uri[: -len(pattern)] or "/", recursive=False)
         found = [file for file in below if fnmatch.fnmatch(base_name(file.uri), pattern)]
-    elif _file_type(uri) == fs.FileType.Directory:
+    elif kind == fs.FileType.Directory:
         found = _list_below(uri, recursive=True)
-    elif _file_type(uri) == fs.FileType.File:
+    elif kind == fs.FileType.File:
         found = [retry(uri, lambda: stat(uri))]
     else:
         raise DataError(f"There is no file or folder {uri!r}")
@@ -158,34 +169,62 @@ def read_bytes(uri: str) -> bytes | None:
 
 def write_bytes(uri: str, data: bytes) -> None:
     """Write a small file atomically: readers see all of its content or no file."""
+    if not is_local(uri):
+        retry(uri, lambda: _upload(uri, data))
+        return
+    scratch = _write_aside(uri, data)
+    try:
+        scratch.replace(uri)
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+def create(uri: str, data: bytes) -> bytes:
+    """Write a small file unless it exists, and return its content.
+
+    Locally, exactly one of several processes creates the file. Object stores have no exclusive
+    creation: the last process wins, and every process sees who did.
+    """
     if is_local(uri):
-        target = Path(uri)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        scratch = target.with_name(f".{target.name}-{uuid.uuid4().hex}")
+        scratch = _write_aside(uri, data)
         try:
-            scratch.write_bytes(data)
-            publish(scratch, uri)
+            os.link(scratch, normalize(uri))
+        except FileExistsError:
+            pass
         finally:
             scratch.unlink(missing_ok=True)
-        return
-    retry(uri, lambda: _upload(uri, data))
+    elif read_bytes(uri) is None:
+        write_bytes(uri, data)
+        time.sleep(_SETTLE_SECONDS)
+    return read_bytes(uri) or data
+
+
+def _write_aside(uri: str, data: bytes) -> Path:
+    target = Path(normalize(uri))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    scratch = target.with_name(f".{target.name}-{uuid.uuid4().hex}")
+    try:
+        with scratch.open("wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError:
+        scratch.unlink(missing_ok=True)
+        raise
+    return scratch
 
 
 def publish(finished: Path, uri: str) -> None:
     """Make a finished file visible under its final name in one step.
 
-    Locally this is a rename, so `finished` must be on the same disk. On remote storage it is one
-    upload, which readers see only when it is complete.
+    Locally this is a rename, so `finished` must be on the same disk. Arrow uploads an object in one
+    step. On other file systems, the file is written under another name and then moved.
     """
     if is_local(uri):
         with finished.open("rb") as stream:
             os.fsync(stream.fileno())
-        finished.replace(uri)
-        return
-    filesystem, path = _locate(uri)
-    if isinstance(filesystem, fs.PyFileSystem):
-        filesystem.handler.fs.makedirs(posixpath.dirname(path), exist_ok=True)
-        filesystem.handler.fs.put_file(str(finished), path)
+        Path(normalize(uri)).parent.mkdir(parents=True, exist_ok=True)
+        finished.replace(normalize(uri))
         return
     with memory_map(str(finished)) as content:
         _upload(uri, content.read_buffer())
@@ -194,22 +233,29 @@ def publish(finished: Path, uri: str) -> None:
 def remove(uri: str) -> None:
     """Remove a file if it exists."""
     filesystem, path = _locate(uri)
-    try:
+    with suppress(FileNotFoundError):
         filesystem.delete_file(path)
-    except FileNotFoundError:
-        return
 
 
 def _upload(uri: str, data: Any) -> None:  # noqa: ANN401
     filesystem, path = _locate(uri)
-    if isinstance(filesystem, fs.PyFileSystem):
-        filesystem.handler.fs.makedirs(posixpath.dirname(path), exist_ok=True)
-        filesystem.handler.fs.pipe_file(path, data)
+    if not isinstance(filesystem, fs.PyFileSystem):
+        # Write all bytes in one call: an exception between two calls would close the stream, and
+        # closing it completes the upload of a truncated file.
+        with filesystem.open_output_stream(path) as stream:
+            stream.write(data)
         return
-    # Write all bytes in one call: an exception between two calls would close the stream, and
-    # closing it completes the upload of a truncated file.
-    with filesystem.open_output_stream(path) as stream:
-        stream.write(data)
+    store = filesystem.handler.fs
+    folder, name = posixpath.split(path)
+    aside = posixpath.join(folder, f".{name}-{uuid.uuid4().hex}")
+    store.makedirs(folder, exist_ok=True)
+    try:
+        store.pipe_file(aside, bytes(data))
+        store.mv(aside, path)
+    except BaseException:
+        with suppress(OSError):
+            store.rm_file(aside)
+        raise
 
 
 def _file_type(uri: str) -> Any:  # noqa: ANN401

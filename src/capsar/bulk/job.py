@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import codecs
+import hashlib
 import json
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from capsar.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-LAYOUT = 2
+LAYOUT = 3
 """Version of the output layout. Increase it when columns, names or files change."""
 
 
@@ -30,7 +31,7 @@ class ScoreOptions:
     keep: Sequence[str] = ()
     """Columns to copy to the output (those of CSV and JSON Lines as strings)."""
     encoding: str = "utf-8"
-    """Encoding of CSV and JSON Lines: UTF-8, or a single-byte superset of ASCII such as cp1252."""
+    """Encoding of CSV and JSON Lines."""
     model: str | Path = DEFAULT_MODEL
     """Name of a bundled model, folder of a trained model, or hub id."""
     backend: str = "onnxruntime"
@@ -38,7 +39,7 @@ class ScoreOptions:
     max_chars: int = 100_000
     """Maximum length of a text. A longer text is not scored and its row gets an `error`."""
     shard_mb: float = 8.0
-    """Approximate size of a shard in megabytes of input. Each shard becomes one output file."""
+    """Maximum size of a shard in megabytes of input. Each shard becomes one output file."""
 
     def __post_init__(self) -> None:
         if isinstance(self.keep, str):
@@ -48,7 +49,7 @@ class ScoreOptions:
         object.__setattr__(self, "keep", tuple(self.keep))  # hashable
         if isinstance(self.model, Path):  # a folder, even if a bundled model has the same name
             object.__setattr__(self, "model", str(self.model.absolute()))
-        object.__setattr__(self, "encoding", _checked_encoding(self.encoding))
+        object.__setattr__(self, "encoding", normalize_encoding(self.encoding))
         if self.max_chars < 1:
             raise ConfigError(f"max_chars must be 1 or more, got {self.max_chars}")
         if not self.shard_mb > 0:
@@ -74,7 +75,7 @@ class ScoreOptions:
         return list(dict.fromkeys([*inputs, *self.keep]))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Job:
     """Everything a worker needs: the options, the output folder and the exact model."""
 
@@ -82,6 +83,8 @@ class Job:
     output: str
     model_sha256: str = ""
     """Checksum of the bundle's manifest, which contains the checksum of every model file."""
+    schema: Any = None
+    """Arrow schema of the kept columns, the same in all output files."""
 
     @staticmethod
     def make(options: ScoreOptions, output: str) -> Job:
@@ -103,39 +106,11 @@ class Job:
             "options": options,
         }
 
-    def to_json(self) -> str:
-        """Return the job as JSON."""
-        return json.dumps(asdict(self))
-
-    @staticmethod
-    def from_json(text: str) -> Job:
-        """Return the job written by `to_json`."""
-        fields = json.loads(text)
-        return Job(ScoreOptions(**fields["options"]), fields["output"], fields["model_sha256"])
-
-
-def _checked_encoding(encoding: str) -> str:
-    """Return the canonical name of an encoding.
-
-    Raises:
-        ConfigError: If files in this encoding cannot be split at byte offsets.
-    """
-    name = normalize_encoding(encoding)
-    if name == "utf-8":
-        return name
-    try:
-        is_ascii = bytes(range(128)).decode(name) == bytes(range(128)).decode("ascii")
-        decoder = codecs.getincrementaldecoder(name)
-        # A byte that yields no character is part of a multi-byte sequence.
-        is_single = all(decoder("replace").decode(bytes([byte])) for byte in range(256))
-    except UnicodeError:
-        is_ascii = is_single = False
-    if not (is_ascii and is_single):
-        raise ConfigError(
-            f"Files in {encoding!r} cannot be split between records; save them as UTF-8 "
-            f"(iconv -f {encoding} -t UTF-8 FILE)"
-        )
-    return name
+    @cached_property
+    def id(self) -> str:
+        """A digest of the identity, which every output name depends on."""
+        content = json.dumps(self.identity(), sort_keys=True)
+        return hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
 
 
 def model_fingerprint(model: str | Path) -> str:

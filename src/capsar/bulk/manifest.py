@@ -1,10 +1,10 @@
-"""The job manifest: the identity, the plan and the finished shards of an output folder.
+"""The job manifest: what an output folder says about its job.
 
 ```
 OUTPUT/
 ├── NAME.parquet …       one file per finished shard
-├── _job/job.json        options, model and release, which must not change
-├── _job/plan.parquet    every input file with its version, every shard with its name
+├── _job/job.json        options, model, release and column types, which must not change
+├── _job/converted/      text files as Parquet, until all of their shards are finished
 ├── _job/scratch/        output files that are not finished
 ├── _summary.json        counts of rows and errors
 └── _SUCCESS             exists if every shard is finished
@@ -13,75 +13,84 @@ OUTPUT/
 
 from __future__ import annotations
 
+import base64
 import json
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from capsar.bulk import filesystem
-from capsar.bulk.filesystem import InputFile
-from capsar.bulk.output import JOB_FOLDER
-from capsar.bulk.planning import check_first_file, find_files, plan_shards
-from capsar.bulk.shards import Shard
+from capsar.bulk.output import read_result
+from capsar.bulk.planning import (
+    JOB_FOLDER,
+    check_first_file,
+    digest_of,
+    file_digest,
+    find_files,
+    kept_schema,
+    plan_files,
+)
 from capsar.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
+    from capsar.bulk.filesystem import InputFile
     from capsar.bulk.job import Job
+    from capsar.bulk.output import ShardResult
+    from capsar.bulk.planning import PlannedFile
 
 SUCCESS = "_SUCCESS"
 SUMMARY = "_summary.json"
-_SHARD_COLUMNS = ("uri", "start", "end", "size", "name")
+_NUM_THREADS = 16
 _NEXT_STEP = "Use another output folder, or remove this one."
 
 
 @dataclass(frozen=True, slots=True)
 class JobManifest:
-    """All shards of a job, and which of them are finished."""
+    """The input files of a job, and its finished shards."""
 
-    shards: list[Shard]
-    finished: set[str]
-    """Names of the finished output files."""
+    job: Job
+    """The job, with the schema of its output."""
+    planned: list[PlannedFile]
+    finished: dict[str, ShardResult]
+    """The results of finished shards by the name of their output file."""
     ignored: list[str]
     """Input files of unknown format."""
 
 
 def open_manifest(job: Job, inputs: Sequence[str]) -> JobManifest:
-    """Plan a new job, or resume the job of an existing output folder.
+    """Plan a new job, or resume the job of an existing output folder. Change only the manifest.
 
     Raises:
         DataError: If the output folder belongs to another job or to other input.
     """
     files, ignored = find_files(inputs)
-    finished = {name for name in filesystem.list_names(job.output) if name.endswith(".parquet")}
-    stored = filesystem.read_bytes(_job_file(job))
-    if stored is None:
-        if finished:
+    names = [name for name in filesystem.list_names(job.output) if name.endswith(".parquet")]
+    content = filesystem.read_bytes(_job_file(job))
+    if content is None:
+        if names:
             raise DataError(
                 f"{job.output!r} contains Parquet files that are not part of a job. {_NEXT_STEP}"
             )
         check_first_file(files, job.options)
-        shards = _write(job, files, plan_shards(files, job.options))
-    else:
-        _check_same(job, json.loads(stored), files)
-        shards = _resume(job, files, finished)
-    unknown = finished - {shard.name for shard in shards}
-    if unknown:
-        raise DataError(
-            f"{job.output!r} contains {min(unknown)!r}, which is not part of this job. {_NEXT_STEP}"
-        )
-    return JobManifest(shards, finished, ignored)
+        schema = kept_schema(plan_files(job, files), job.options)
+        serialized = base64.b64encode(schema.serialize().to_pybytes()).decode()
+        content = json.dumps(job.identity() | {"schema": serialized}, indent=1).encode()
+        content = filesystem.create(_job_file(job), content + b"\n")
+    stored = json.loads(content)
+    _check_same(job, stored, files)
+    schema = pa.ipc.read_schema(pa.BufferReader(base64.b64decode(stored["schema"])))
+    job = replace(job, schema=schema)
+    finished = _read_results(job, names)
+    _check_versions(job, files, names, finished)
+    return JobManifest(job, plan_files(job, files), finished, ignored)
 
 
 def _job_file(job: Job) -> str:
     return filesystem.join(job.output, JOB_FOLDER, "job.json")
-
-
-def _plan_file(job: Job) -> str:
-    return filesystem.join(job.output, JOB_FOLDER, "plan.parquet")
 
 
 def _check_same(job: Job, stored: dict[str, Any], files: list[InputFile]) -> None:
@@ -104,57 +113,34 @@ def _check_same(job: Job, stored: dict[str, Any], files: list[InputFile]) -> Non
             )
 
 
-def _resume(job: Job, files: list[InputFile], finished: set[str]) -> list[Shard]:
-    """Return the stored plan. Plan changed files again if none of their shards are finished."""
-    planned, shards = _read(job)
-    new = [file.uri for file in files if file.uri not in planned]
-    if new:
-        raise DataError(
-            f"The input has {len(new)} files that were not there when {job.output!r} was started, "
-            f"such as {new[0]!r}. Score them into another output folder."
-        )
-    current = {file.uri: file for file in files}
-    changed = {uri for uri, file in planned.items() if current.get(uri) != file}
-    for shard in shards:
-        if shard.uri in changed and shard.name in finished:
+def _check_versions(
+    job: Job, files: list[InputFile], names: list[str], finished: dict[str, ShardResult]
+) -> None:
+    """Raise a DataError if the output contains results of files that changed, or other files."""
+    current, uris = {file_digest(job, file) for file in files}, {file.uri for file in files}
+    for name in sorted(names):
+        if digest_of(name) in current:
+            continue
+        if name not in finished:
             raise DataError(
-                f"{shard.uri!r} has changed since {job.output!r} was started, which contains "
-                f"results of the old content. {_NEXT_STEP}"
+                f"{job.output!r} contains {name!r}, which is not part of this job. {_NEXT_STEP}"
             )
-    if not changed:
-        return shards
-    kept = [shard for shard in shards if shard.uri not in changed]
-    replanned = plan_shards((current[uri] for uri in sorted(changed & current.keys())), job.options)
-    return _write(job, files, sorted([*kept, *replanned], key=lambda s: (s.uri, s.start)))
-
-
-def _write(job: Job, files: Iterable[InputFile], shards: list[Shard]) -> list[Shard]:
-    """Write the plan first, then the job."""
-    known = {file.uri: file for file in files}
-    table = pa.table(
-        {
-            **{name: [getattr(shard, name) for shard in shards] for name in _SHARD_COLUMNS},
-            "file_size": [known[shard.uri].size for shard in shards],
-            "version": [known[shard.uri].version for shard in shards],
-        }
-    )
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd")
-    filesystem.write_bytes(_plan_file(job), sink.getvalue().to_pybytes())
-    filesystem.write_bytes(_job_file(job), json.dumps(job.identity(), indent=1).encode() + b"\n")
-    return shards
-
-
-def _read(job: Job) -> tuple[dict[str, InputFile], list[Shard]]:
-    content = filesystem.read_bytes(_plan_file(job))
-    if content is None:
-        raise DataError(f"{job.output!r} has no plan ({JOB_FOLDER}/plan.parquet). {_NEXT_STEP}")
-    columns = pq.read_table(pa.BufferReader(content)).to_pydict()
-    files = {
-        uri: InputFile(uri, size, version)
-        for uri, size, version in zip(
-            columns["uri"], columns["file_size"], columns["version"], strict=True
+        uri = finished[name].uri
+        raise DataError(
+            f"{uri!r} {'has changed' if uri in uris else 'is gone'} since {job.output!r} was "
+            f"started, which contains results of it. {_NEXT_STEP}"
         )
-    }
-    values = zip(*(columns[name] for name in _SHARD_COLUMNS), strict=True)
-    return files, [Shard(*row) for row in values]
+
+
+def _read_results(job: Job, names: list[str]) -> dict[str, ShardResult]:
+    """Return the results of undamaged output files. The others are scored again."""
+
+    def read(name: str) -> ShardResult | None:
+        try:
+            return read_result(filesystem.join(job.output, name))
+        except (pa.ArrowException, KeyError, TypeError, ValueError, FileNotFoundError):
+            return None
+
+    with ThreadPoolExecutor(_NUM_THREADS) as pool:
+        results = zip(names, pool.map(read, names), strict=True)
+        return {name: result for name, result in results if result is not None}

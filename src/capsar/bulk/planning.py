@@ -1,27 +1,74 @@
-"""Divide input files into shards. Only files larger than one shard are opened."""
+"""Divide input files into shards.
+
+A shard is a range of rows of a Parquet file. A CSV or JSON Lines file larger than one shard is
+first converted to Parquet by a worker; a smaller one is a shard as it is.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import re
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from capsar.bulk import filesystem
-from capsar.bulk.csv_scan import HEAD_BYTES, read_header, record_starts
-from capsar.bulk.readers import check_file
-from capsar.bulk.shards import END, file_format, make_shard
+from capsar.bulk.rows import check_file, file_format
 from capsar.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from capsar.bulk.filesystem import InputFile
-    from capsar.bulk.job import ScoreOptions
-    from capsar.bulk.shards import Shard
+    from capsar.bulk.job import Job, ScoreOptions
 
+JOB_FOLDER = "_job"
 _NUM_THREADS = 16
+_SHARDS_PER_FILE = 32
+_MIN_SHARD_BYTES = 62_500
+_MIN_SHARD_ROWS = 100
+"""Small files have this many shards of at least this size, so that all cores can work."""
+_MAX_PARTS = 16
+"""Into how many shards a row group is divided at most: each reads it from the start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A range of rows of one input file, and the name of its output file."""
+
+    file: InputFile
+    source: str
+    """The Parquet or text file to read: the input file, or a converted copy."""
+    start: int
+    end: int
+    """Index after the last row; `start` for a text file, which is read as a whole."""
+    size: int
+    """Bytes of input, used to estimate the remaining time."""
+    num_shards: int
+    """Number of shards of the file."""
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFile:
+    """An input file, and what is known about its rows."""
+
+    file: InputFile
+    groups: tuple[int, ...] | None = None
+    """The number of rows in each row group, of the file or its converted copy."""
+    schema: Any = None
+    """Arrow schema of a Parquet file."""
+    error: str = ""
+    """Why the file cannot be read."""
+
+    @property
+    def is_text(self) -> bool:
+        """Whether this is a CSV or JSON Lines file."""
+        return file_format(self.file.uri)[0] != "parquet"
 
 
 def find_files(inputs: Sequence[str]) -> tuple[list[InputFile], list[str]]:
@@ -47,13 +94,6 @@ def find_files(inputs: Sequence[str]) -> tuple[list[InputFile], list[str]]:
     return sorted(files.values(), key=lambda file: file.uri), ignored
 
 
-def plan_shards(files: Iterable[InputFile], options: ScoreOptions) -> list[Shard]:
-    """Return the shards of all files. Equal files and options give equal shards."""
-    with ThreadPoolExecutor(_NUM_THREADS) as pool:
-        shards = pool.map(lambda file: _split_file(file, options), files)
-        return [shard for of_file in shards for shard in of_file]
-
-
 def check_first_file(files: Sequence[InputFile], options: ScoreOptions) -> None:
     """Check columns and encoding of the first file, so that a wrong option fails at once.
 
@@ -64,55 +104,123 @@ def check_first_file(files: Sequence[InputFile], options: ScoreOptions) -> None:
     try:
         filesystem.retry(uri, lambda: check_file(uri, options))
     except DataError as error:
-        raise DataError(f"{uri}: {error}") from error
+        message = str(error)
+        raise DataError(message if uri in message else f"{uri}: {message}") from error
     except (pa.ArrowException, OSError):
         return  # a damaged file is reported by the job, which continues with the others
 
 
-def _split_file(file: InputFile, options: ScoreOptions) -> list[Shard]:
-    kind, compression = file_format(file.uri)
-    whole = [make_shard(file, 0, END, file.size)]
-    if compression or file.size <= options.shard_bytes:
-        return whole
-    if kind == "jsonl":
-        starts = [*range(0, file.size, options.shard_bytes)]
-    else:
+def plan_files(job: Job, files: Iterable[InputFile]) -> list[PlannedFile]:
+    """Read the metadata of Parquet files, and of text files that were converted before."""
+
+    def plan(file: InputFile) -> PlannedFile:
+        planned = PlannedFile(file)
+        if planned.is_text and not _is_large(planned, job.options):
+            return planned
+        source = converted_path(job, file) if planned.is_text else file.uri
         try:
-            if kind == "parquet":
-                rows = filesystem.retry(file.uri, lambda: _row_group_sizes(file))
-                return _row_group_shards(file, rows, options) or whole
-            starts = filesystem.retry(file.uri, lambda: _csv_starts(file, options))
-        except (pa.ArrowException, OSError, DataError):
-            return whole  # the error is reported when the shard is read
-    ends = [*starts[1:], file.size]
+            metadata = filesystem.retry(source, lambda: _read_metadata(source))
+        except (pa.ArrowException, OSError) as error:
+            return planned if planned.is_text else replace(planned, error=f"{source}: {error}")
+        groups = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
+        return replace(planned, groups=tuple(groups), schema=metadata.schema.to_arrow_schema())
+
+    with ThreadPoolExecutor(_NUM_THREADS) as pool:
+        return list(pool.map(plan, files))
+
+
+def _read_metadata(uri: str) -> Any:  # noqa: ANN401
+    with filesystem.open_input(uri) as stream:
+        return pq.read_metadata(stream)
+
+
+def kept_schema(planned: Iterable[PlannedFile], options: ScoreOptions) -> Any:  # noqa: ANN401
+    """Return the types of the kept columns: those of the files, or strings if these differ."""
+    types: dict[str, set[Any]] = {name: set() for name in options.keep}
+    for file in planned:
+        for name, found in types.items():
+            if file.is_text:
+                found.add(pa.string())
+            elif file.schema is not None and name in file.schema.names:
+                found.add(file.schema.field(name).type)
+    return pa.schema(
+        [(name, next(iter(found)) if len(found) == 1 else pa.string())
+         for name, found in types.items()]
+    )  # fmt: skip
+
+
+def shard_bytes(file: InputFile, options: ScoreOptions) -> int:
+    """Return the size of the shards of a file."""
+    return min(options.shard_bytes, max(_MIN_SHARD_BYTES, file.size // _SHARDS_PER_FILE))
+
+
+def needs_conversion(planned: PlannedFile, options: ScoreOptions) -> bool:
+    """Return whether a text file has to be converted before it can be divided."""
+    return planned.is_text and planned.groups is None and _is_large(planned, options)
+
+
+def _is_large(planned: PlannedFile, options: ScoreOptions) -> bool:
+    size, (_, compression) = planned.file.size, file_format(planned.file.uri)
+    return compression is not None or size > shard_bytes(planned.file, options)
+
+
+def make_shards(job: Job, planned: PlannedFile) -> list[Shard]:
+    """Return the shards of a file. Equal files and options give equal shards."""
+    file, source = planned.file, planned.file.uri
+    rows = sum(planned.groups or ())
+    if planned.groups is None:
+        ranges = [(0, 0)]
+    elif planned.is_text:
+        source, ranges = converted_path(job, file), _cumulate(planned.groups)
+    else:
+        by_bytes = rows * shard_bytes(file, job.options) // max(1, file.size)
+        by_rows = max(_MIN_SHARD_ROWS, rows // _SHARDS_PER_FILE)
+        ranges = _row_ranges(planned.groups, max(1, min(by_bytes, by_rows)))
+    ranges = ranges or [(0, 0)]
+    sizes = [file.size * (end - start) // rows if rows else file.size for start, end in ranges]
     return [
-        make_shard(file, start, end, end - start) for start, end in zip(starts, ends, strict=True)
+        Shard(file, source, start, end, size, len(ranges), shard_name(job, file, start))
+        for (start, end), size in zip(ranges, sizes, strict=True)
     ]
 
 
-def _csv_starts(file: InputFile, options: ScoreOptions) -> list[int]:
-    """Return the start of each shard of a CSV file; the first one includes the header."""
-    with filesystem.open_input(file.uri) as stream:
-        head = stream.read(HEAD_BYTES)
-        _, delimiter, start = read_header(head, options.text_column, options.encoding)
-        return [0, *record_starts(stream, start, options.shard_bytes, delimiter)[1:]]
+def _row_ranges(groups: Sequence[int], rows_per_shard: int) -> list[tuple[int, int]]:
+    """Divide large row groups and combine small ones."""
+    pieces: list[int] = []
+    for rows in groups:
+        parts = min(_MAX_PARTS, max(1, rows // rows_per_shard))
+        pieces += [rows * (i + 1) // parts - rows * i // parts for i in range(parts)]
+    merged: list[int] = []
+    for rows in pieces:
+        if merged and merged[-1] + rows <= rows_per_shard:
+            merged[-1] += rows
+        else:
+            merged.append(rows)
+    return _cumulate(merged)
 
 
-def _row_group_sizes(file: InputFile) -> list[int]:
-    """Return the number of rows of each row group."""
-    with filesystem.open_input(file.uri) as stream:
-        metadata = pq.read_metadata(stream)
-        return [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+def _cumulate(sizes: Sequence[int]) -> list[tuple[int, int]]:
+    return list(pairwise(accumulate(sizes, initial=0)))
 
 
-def _row_group_shards(file: InputFile, rows: list[int], options: ScoreOptions) -> list[Shard]:
-    """Combine adjacent row groups up to the size of a shard."""
-    row_bytes = file.size / max(1, sum(rows))
-    shards: list[Shard] = []
-    first, size = 0, 0.0
-    for index, number in enumerate(rows, start=1):
-        size += number * row_bytes
-        if size >= options.shard_bytes or index == len(rows):
-            shards.append(make_shard(file, first, index, int(size)))
-            first, size = index, 0.0
-    return shards
+def file_digest(job: Job, file: InputFile) -> str:
+    """Return a digest of the job, the file and its version."""
+    key = "\n".join((job.id, file.uri, str(file.size), file.version))
+    return hashlib.blake2b(key.encode(errors="surrogateescape"), digest_size=8).hexdigest()
+
+
+def shard_name(job: Job, file: InputFile, start: int) -> str:
+    """Return the name of the output file of a shard."""
+    stem = filesystem.base_name(file.uri).partition(".")[0]
+    stem = re.sub(r"[^\w-]+", "-", stem, flags=re.ASCII)[:40]
+    return f"{stem}-{file_digest(job, file)}-{start:012d}.parquet"
+
+
+def digest_of(name: str) -> str:
+    """Return the file digest in the name of an output file."""
+    return name.rpartition("-")[0].rpartition("-")[2]
+
+
+def converted_path(job: Job, file: InputFile) -> str:
+    """Return where the Parquet copy of a text file is."""
+    return filesystem.join(job.output, JOB_FOLDER, "converted", f"{file_digest(job, file)}.parquet")

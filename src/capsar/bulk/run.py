@@ -1,28 +1,46 @@
-"""Run a scoring job."""
+"""Run a scoring job: plan, score, and write the summary."""
 
 from __future__ import annotations
 
 import json
 import os
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from capsar.bulk import filesystem
-from capsar.bulk.executors import run_local, run_on_ray
+from capsar.bulk.executors import LocalEngine, Pool, RayEngine, RetryPolicy
 from capsar.bulk.job import Job, ScoreOptions
 from capsar.bulk.manifest import SUCCESS, SUMMARY, open_manifest
-from capsar.bulk.output import RowCounts, read_result, scratch_folder
+from capsar.bulk.planning import (
+    check_first_file,
+    converted_path,
+    digest_of,
+    file_digest,
+    find_files,
+    make_shards,
+    needs_conversion,
+    plan_files,
+    shard_bytes,
+)
+from capsar.bulk.rows import read_parquet, read_text
+from capsar.bulk.scoring import Scorer
+from capsar.bulk.worker import Task, WorkerSetup, make_run_id, remove_scratch
 from capsar.errors import CapsarError, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from capsar.bulk.output import JobProgress, JobSummary, ShardResult
-    from capsar.bulk.shards import Shard
+    from capsar.bulk.executors import PoolEvent
+    from capsar.bulk.manifest import JobManifest
+    from capsar.bulk.output import ShardResult
+    from capsar.bulk.planning import PlannedFile, Shard
 
-_NUM_THREADS = 16
+_MAX_ERRORS = 100
+_SAMPLE_SECONDS = 5.0
+_SAMPLE_ROWS = 32
 
 
 class JobStoppedError(CapsarError, RuntimeError):
@@ -35,25 +53,73 @@ class EngineOptions:
 
     name: str = "local"
     """`local`: processes on this machine; `ray`: actors of a Ray cluster."""
-    workers: tuple[int, int] | None = None
-    """Minimum and maximum number of workers; by default one per core."""
+    workers: int | None = None
+    """Number of workers; by default one per core of this machine."""
     address: str | None = None
     """Address of a Ray cluster; if `None`, start Ray on this machine."""
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
 
     def __post_init__(self) -> None:
         if self.name not in ("local", "ray"):
             raise ConfigError(f"There is no engine {self.name!r}; expected 'local' or 'ray'")
         if self.address and self.name != "ray":
             raise ConfigError("An address requires the engine 'ray'")
-        if self.workers is not None and not 1 <= self.workers[0] <= self.workers[1]:
-            raise ConfigError(
-                f"workers must be 1 or more, the minimum first, got {self.workers[0]} and "
-                f"{self.workers[1]}"
-            )
+        if self.workers is not None and self.workers < 1:
+            raise ConfigError(f"workers must be 1 or more, got {self.workers}")
 
-    def range(self) -> tuple[int, int]:
-        """Return the minimum and maximum number of workers."""
-        return self.workers or (_num_cores(), _num_cores())
+
+@dataclass(frozen=True, slots=True)
+class JobProgress:
+    """The progress of a running job."""
+
+    rows: int
+    """Rows scored, including earlier runs and unfinished shards."""
+    errors: int
+    shards_done: int
+    shards: int
+    """Shards known so far; converting a text file adds its shards."""
+    rows_per_second: float
+    """Rate of this run."""
+    seconds_left: float | None
+    """Estimated from bytes of input; `None` before the first shard is done."""
+    workers: int
+
+
+@dataclass(slots=True)
+class JobSummary:
+    """The result of a job, as in `_summary.json`."""
+
+    output: str
+    ignored: list[str]
+    """Files of unknown format, which were not read."""
+    rows: int = 0
+    rows_with_error: int = 0
+    errors: Counter[str] = field(default_factory=Counter)
+    """Number of rows with an error, by kind."""
+    first_errors: list[dict[str, str]] = field(default_factory=list)
+    """The first rows with an error: file, location, error."""
+    unreadable: list[dict[str, str]] = field(default_factory=list)
+    """Files, or parts of files, that could not be read: file, missing output file, reason."""
+    shards: int = 0
+    shards_skipped: int = 0
+    """Shards finished in an earlier run."""
+    shards_retried: int = 0
+    """Attempts that were lost because a worker crashed."""
+    seconds: float = 0.0
+    rows_per_second: float = 0.0
+    """Rate of this run."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the summary as a dictionary for JSON."""
+        return asdict(self) | {"errors": dict(self.errors.most_common())}
+
+    def add(self, result: ShardResult) -> None:
+        """Add the result of a finished shard."""
+        self.rows += result.rows
+        self.errors.update(result.errors)
+        self.rows_with_error = self.errors.total()
+        for location, error in result.first_errors[: _MAX_ERRORS - len(self.first_errors)]:
+            self.first_errors.append({"file": result.uri, "location": location, "error": error})
 
 
 def score(
@@ -66,14 +132,15 @@ def score(
 ) -> JobSummary:
     """Score files of any number and size into a folder of Parquet files.
 
-    Finished shards are skipped, so the same call resumes a job that was interrupted.
+    Finished shards are skipped, so the same call resumes a job that was interrupted, and adds new
+    files of a folder to its output.
 
     Args:
         inputs: Files, folders or patterns, local or remote: Parquet, CSV or JSON Lines.
         output: A folder, local or remote.
         options: Columns, model and shard size.
         engine: Where workers run; by default processes on this machine.
-        on_progress: Called after each shard.
+        on_progress: Called about once per second.
 
     Raises:
         DataError: If there is no input, or the output folder belongs to another job.
@@ -82,64 +149,223 @@ def score(
     options, engine = options or ScoreOptions(), engine or EngineOptions()
     job = Job.make(options, filesystem.normalize(str(output)))
     paths = [inputs] if isinstance(inputs, str | Path) else inputs
-    manifest = open_manifest(job, [str(path) for path in paths])
-    _clear_scratch(job.output)
-    filesystem.remove(filesystem.join(job.output, SUCCESS))
-    counts = RowCounts(manifest.shards, engine.range()[1])
-    for result in _finished_results(job, manifest.finished):
-        counts.add(result, is_new=False)
-    missing = [shard for shard in manifest.shards if shard.name not in manifest.finished]
-    for result in _run(job, missing, engine):
+    run = _Run(open_manifest(job, [str(path) for path in paths]), engine)
+    if run.tasks:
+        filesystem.remove(filesystem.join(job.output, SUCCESS))
+        run.execute(on_progress or (lambda _: None))
+    return run.finish()
+
+
+class _Run:
+    """The state of a running job."""
+
+    def __init__(self, manifest: JobManifest, engine: EngineOptions) -> None:
+        self._manifest, self._job, self._engine = manifest, manifest.job, engine
+        self._planned = {planned.file.uri: planned for planned in manifest.planned}
+        self._summary = JobSummary(self._job.output, manifest.ignored)
+        self._start = time.monotonic()
+        self._expected: set[str] = set()
+        self._partial: Counter[str] = Counter()
+        """Rows scored in unfinished shards."""
+        self._new_rows = self._new_bytes = self._bytes_left = self._done = 0
+        self.tasks = [task for planned in manifest.planned for task in self._tasks_of(planned)]
+
+    def _tasks_of(self, planned: PlannedFile) -> list[Task]:
+        """Return what is left to do for a file."""
+        file = planned.file
+        if planned.error:
+            self._add_unreadable(file.uri, "", planned.error)
+            return []
+        if not needs_conversion(planned, self._job.options):
+            return self._score_tasks(make_shards(self._job, planned))
+        digest, finished = file_digest(self._job, file), self._manifest.finished
+        own = {name: result for name, result in finished.items() if digest_of(name) == digest}
+        if own and all(len(own) == result.num_shards for result in own.values()):
+            self._expected |= own.keys()
+            self._add_finished(own.values())
+            return []
+        self._bytes_left += file.size
+        return [Task(file)]
+
+    def _score_tasks(self, shards: list[Shard]) -> list[Task]:
+        finished = self._manifest.finished
+        self._expected |= {shard.name for shard in shards}
+        self._add_finished(finished[shard.name] for shard in shards if shard.name in finished)
+        missing = [shard for shard in shards if shard.name not in finished]
+        self._summary.shards += len(missing)
+        self._bytes_left += sum(shard.size for shard in missing)
+        return [Task(shard.file, shard) for shard in missing]
+
+    def _add_finished(self, results: Iterable[ShardResult]) -> None:
+        for result in results:
+            self._summary.add(result)
+            self._summary.shards += 1
+            self._summary.shards_skipped += 1
+            self._done += 1
+
+    def _add_unreadable(self, uri: str, name: str, reason: str) -> None:
+        self._summary.unreadable.append({"file": uri, "missing": name, "reason": reason})
+
+    def execute(self, on_progress: Callable[[JobProgress], None]) -> None:
+        """Run all tasks."""
+        run_id, policy, workers = make_run_id(), self._engine.retry, self._engine.workers
+        setup = WorkerSetup(self._job, run_id, policy.silent_seconds)
+        num_workers = workers or num_cores()
+        if self._engine.name == "ray":
+            pool = Pool(RayEngine(setup, num_workers, self._engine.address), num_workers, policy)
+        else:
+            pool = Pool(LocalEngine(setup), num_workers, policy)
+        for task in self.tasks:
+            pool.submit(task)
+        last = 0.0
+        try:
+            for event in pool.run():
+                self._handle(pool, event)
+                if event.result is not None or time.monotonic() - last >= 1:
+                    last = time.monotonic()
+                    on_progress(self._progress(num_workers))
+        finally:
+            self._summary.shards_retried = pool.num_retries
+            remove_scratch(self._job.output, run_id)
+
+    def _handle(self, pool: Pool, event: PoolEvent) -> None:
+        task, result = event.task, event.result
+        if task is None:
+            return
+        if result is None:
+            self._partial[task.name] = event.rows
+            return
+        self._partial.pop(task.name, None)
         if result.stopped:
             raise JobStoppedError(f"{result.stopped}. Run the same command again to resume.")
-        counts.add(result, is_new=True)
-        if on_progress is not None:
-            on_progress(counts.progress())
-    summary = counts.summary(job.output, manifest.ignored, _clear_scratch(job.output))
-    _write_summary(job, summary)
-    return summary
+        size = task.shard.size if task.shard else task.file.size
+        self._bytes_left -= size
+        self._done += task.shard is not None
+        if result.unreadable:
+            name = task.shard.name if task.shard else ""
+            self._add_unreadable(task.file.uri, name, result.unreadable)
+        elif result.shard is not None:
+            self._summary.add(result.shard)
+            self._new_rows += result.shard.rows
+            self._new_bytes += size
+        else:
+            planned = replace(self._planned[task.file.uri], groups=result.groups)
+            for following in self._score_tasks(make_shards(self._job, planned)):
+                pool.submit(following)
 
-
-def _write_summary(job: Job, summary: JobSummary) -> None:
-    """Write the summary, then the success marker if no shard is missing."""
-    content = json.dumps(summary.as_dict(), indent=1, ensure_ascii=False) + "\n"
-    try:
-        filesystem.write_bytes(
-            filesystem.join(job.output, SUMMARY), content.encode("utf-8", "replace")
+    def _progress(self, workers: int) -> JobProgress:
+        seconds, partial = max(1e-9, time.monotonic() - self._start), self._partial.total()
+        # Rows of unfinished shards count as bytes at the rate of the finished ones.
+        partial_bytes = partial * self._new_bytes / max(1, self._new_rows)
+        left = max(0.0, self._bytes_left - partial_bytes)
+        new_bytes = self._new_bytes + partial_bytes
+        return JobProgress(
+            rows=self._summary.rows + partial,
+            errors=self._summary.rows_with_error,
+            shards_done=self._done,
+            shards=self._summary.shards,
+            rows_per_second=(self._new_rows + partial) / seconds,
+            seconds_left=seconds * left / new_bytes if new_bytes else None,
+            workers=workers,
         )
-        if not summary.unreadable:
-            filesystem.write_bytes(filesystem.join(job.output, SUCCESS), b"")
-    except OSError as error:
-        raise JobStoppedError(
-            f"All shards are scored, but the summary cannot be written to {job.output!r}: {error}. "
-            "Run the same command again to write it."
-        ) from error
+
+    def finish(self) -> JobSummary:
+        """Write the summary if anything is new, and the success marker if no shard is missing.
+
+        Raises:
+            JobStoppedError: If they cannot be written, or the output contains other files.
+        """
+        output, summary = self._job.output, self._summary
+        summary.seconds = round(time.monotonic() - self._start, 3)
+        summary.rows_per_second = round(self._new_rows / max(1e-9, summary.seconds), 1)
+        success = filesystem.join(output, SUCCESS)
+        try:
+            if not self.tasks and filesystem.read_bytes(success) is not None:
+                return summary
+            content = json.dumps(summary.as_dict(), indent=1, ensure_ascii=False) + "\n"
+            path = filesystem.join(output, SUMMARY)
+            filesystem.write_bytes(path, content.encode("utf-8", "replace"))
+            if summary.unreadable:
+                return summary
+            found = {name for name in filesystem.list_names(output) if name.endswith(".parquet")}
+            if found != self._expected:
+                raise JobStoppedError(
+                    f"{output!r} has changed while the job was running, for example "
+                    f"{min(found ^ self._expected)!r}. Run the same command again."
+                )
+            for planned in self._planned.values():
+                if planned.is_text:
+                    filesystem.remove(converted_path(self._job, planned.file))
+            filesystem.write_bytes(success, b"")
+        except OSError as error:
+            raise JobStoppedError(
+                f"All shards are scored, but the summary cannot be written to {output!r}: {error}. "
+                "Run the same command again to write it."
+            ) from error
+        return summary
 
 
-def _run(job: Job, shards: list[Shard], engine: EngineOptions) -> Iterator[ShardResult]:
-    if not shards:
-        return iter(())
-    if engine.name == "local":
-        return run_local(job, shards, engine.range()[1])
-    return run_on_ray(job, shards, workers=engine.range(), address=engine.address)
+@dataclass(frozen=True, slots=True)
+class JobEstimate:
+    """What a job would do."""
+
+    files: int
+    rows: int
+    """Exact for Parquet; estimated from the first rows of a CSV or JSON Lines file."""
+    shards: int
+    seconds: float
+    """Estimated by scoring the first rows."""
+    core_hours: float
 
 
-def _finished_results(job: Job, finished: set[str]) -> Iterator[ShardResult]:
-    uris = [filesystem.join(job.output, name) for name in sorted(finished)]
-    with ThreadPoolExecutor(_NUM_THREADS) as pool:
-        yield from pool.map(read_result, uris)
+def estimate(
+    inputs: str | Path | Sequence[str | Path],
+    options: ScoreOptions | None = None,
+    *,
+    engine: EngineOptions | None = None,
+) -> JobEstimate:
+    """Estimate the size and the duration of a job. Nothing is written.
+
+    Raises:
+        DataError: If there is no input, or a column is missing.
+    """
+    options, engine = options or ScoreOptions(), engine or EngineOptions()
+    job = Job.make(options, "")
+    paths = [inputs] if isinstance(inputs, str | Path) else inputs
+    files, _ = find_files([str(path) for path in paths])
+    check_first_file(files, options)
+    planned = [file for file in plan_files(job, files) if not file.error]
+    scorer, row_bytes, row_seconds = Scorer(options), 1.0, 0.0
+    rows = shards = 0
+    for file in planned:
+        if not row_seconds or (file.groups is None and row_bytes == 1.0):
+            row_bytes, row_seconds = _measure(file, options, scorer)
+        rows += round(file.file.size / row_bytes) if file.groups is None else sum(file.groups)
+        size = shard_bytes(file.file, options)
+        shards += -(-file.file.size // size) if file.is_text else len(make_shards(job, file))
+    core_seconds = rows * row_seconds
+    workers = min(engine.workers or num_cores(), max(1, shards))
+    return JobEstimate(len(planned), rows, shards, core_seconds / workers, core_seconds / 3600)
 
 
-def _clear_scratch(output: str) -> int:
-    """Remove files that crashed workers left behind, and return their number."""
-    if not filesystem.is_local(output):
-        return 0
-    folder = scratch_folder(output)
-    names = filesystem.list_names(folder)
-    for name in names:
-        filesystem.remove(filesystem.join(folder, name))
-    return len(names)
+def _measure(file: PlannedFile, options: ScoreOptions, scorer: Scorer) -> tuple[float, float]:
+    """Return the bytes and the seconds per row, from the first rows of a file."""
+    batches = (
+        read_text(file.file.uri, options, None)
+        if file.is_text
+        else read_parquet(file.file.uri, 0, sum(file.groups or ()), options, None)
+    )
+    rows = next(batches).rows
+    start, num_scored = time.monotonic(), 0
+    while num_scored < len(rows) and time.monotonic() - start < _SAMPLE_SECONDS:
+        scorer.score(rows[num_scored : num_scored + _SAMPLE_ROWS])
+        num_scored += len(rows[num_scored : num_scored + _SAMPLE_ROWS])
+    # Besides the texts, a record has other columns and separators: a quarter, roughly.
+    texts = [len(str(row.text).encode("utf-8", "replace")) for row in rows]
+    row_bytes = min(file.file.size / max(1, len(rows)), 1.25 * sum(texts) / max(1, len(rows)))
+    return max(1.0, row_bytes), (time.monotonic() - start) / max(1, num_scored)
 
 
-def _num_cores() -> int:
+def num_cores() -> int:
+    """Return the number of cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

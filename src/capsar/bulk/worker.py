@@ -1,31 +1,80 @@
-"""Score one shard and write its output file. Every engine uses this code."""
+"""Convert files and score shards. Every engine uses this code."""
 
 from __future__ import annotations
 
 import errno
-import json
+import os
+import platform
+import shutil
+import tempfile
 import time
+import uuid
+from collections import Counter
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from capsar.bulk import filesystem
 from capsar.bulk.job import Job, model_fingerprint
-from capsar.bulk.output import ShardResult, ShardWriter, scratch_file
+from capsar.bulk.output import ShardResult, read_result, write_output
+from capsar.bulk.planning import JOB_FOLDER, Shard, converted_path, shard_bytes
 from capsar.bulk.processes import serve_requests
-from capsar.bulk.readers import read_batches
-from capsar.bulk.scorer import Scorer, SubprocessScorer, append_results
-from capsar.bulk.shards import Shard, make_shard
+from capsar.bulk.rows import file_format, read_parquet, read_text, write_converted
+from capsar.bulk.scoring import Scorer, SubprocessScorer, append_results
 from capsar.errors import ArtifactError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
-    from capsar.bulk.readers import RowBatch
+    from capsar.bulk.filesystem import InputFile
+    from capsar.bulk.rows import RowBatch
 
+_MAX_ERRORS = 20
+_MAX_ERROR_CHARS = 500
 _MAX_READS = 3
 """How often to read a remote file before it counts as damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A text file to convert, or a shard to score."""
+
+    file: InputFile
+    shard: Shard | None = None
+    crashes: int = 0
+    """How many workers have crashed on it."""
+    isolate: bool = False
+    """Whether to score rows in a subprocess, after repeated crashes."""
+
+    @property
+    def name(self) -> str:
+        """The name of the output file, or the URI of the file to convert."""
+        return self.shard.name if self.shard else self.file.uri
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """What a worker did. Exactly one field is set."""
+
+    groups: tuple[int, ...] | None = None
+    """The row groups of a converted file."""
+    shard: ShardResult | None = None
+    unreadable: str = ""
+    """Why the input could not be read; others can still be."""
+    stopped: str = ""
+    """Why the output could not be written; the job has to stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSetup:
+    """What a worker receives when it starts."""
+
+    job: Job
+    run_id: str
+    silent_seconds: float
 
 
 class _UnreadableError(DataError):
@@ -33,84 +82,155 @@ class _UnreadableError(DataError):
 
 
 class Worker:
-    """Holds the model of a job and scores its shards."""
+    """Holds the model of a job and runs its tasks."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, setup: WorkerSetup, report: Callable[[int], None]) -> None:
         """Load the model.
+
+        Args:
+            setup: The job.
+            report: Called with the number of rows that were scored; 0 while waiting.
 
         Raises:
             ArtifactError: If it is not the model with which the job was started.
         """
+        job = setup.job
         if model_fingerprint(job.options.model) != job.model_sha256:
             raise ArtifactError(
                 f"The model {job.options.model!r} on this machine differs from the one with which "
                 "the job was started. Install the same model on every machine."
             )
         pa.set_cpu_count(1)
-        self._job = job
-        self._scorer = Scorer(job.options)
+        self._setup, self._job, self._report = setup, job, report
+        self._scorer = Scorer(job.options, report=report)
 
-    def score(self, shard: Shard, *, isolate: bool = False) -> ShardResult:
-        """Score a shard and publish its output, or return the reason for the failure.
-
-        Args:
-            shard: The shard to score.
-            isolate: Whether to score its rows in a subprocess, because it has crashed workers.
-        """
+    def run(self, task: Task) -> TaskResult:
+        """Run a task, and return the reason if it fails. Retry while remote storage is down."""
         delays, num_reads = filesystem.retry_delays(), 0
         while True:
             try:
-                return self._score_once(shard, isolate=isolate)
+                return self._run_once(task)
             except _UnreadableError as error:
                 # Remote storage that is unavailable looks like a damaged file at first.
-                num_reads += _count_read(shard.uri)
+                num_reads += _count_read(task.file.uri)
                 if not isinstance(error.__cause__, OSError) or num_reads >= _MAX_READS:
-                    return ShardResult.failed(shard, unreadable=str(error))
-                reason = str(error)
-                delay = next(delays, None)
+                    return TaskResult(unreadable=str(error))
+                reason, delay = str(error), next(delays, None)
             except OSError as error:
-                reason = f"Cannot write {shard.name} to {self._job.output!r}: {error}"
+                reason = f"Cannot write {task.name} to {self._job.output!r}: {error}"
                 is_final = filesystem.is_local(self._job.output) or error.errno == errno.ENOSPC
                 delay = None if is_final else next(delays, None)
             if delay is None:
-                return ShardResult.failed(shard, stopped=reason)
+                return TaskResult(stopped=reason)
+            self._report(0)
             time.sleep(delay)
 
-    def _score_once(self, shard: Shard, *, isolate: bool) -> ShardResult:
-        with scratch_file(self._job.output, shard.name) as path:
-            if isolate:
-                with SubprocessScorer(self._job.options) as scorer:
-                    result = self._write(path, shard, scorer)
-            else:
-                result = self._write(path, shard, self._scorer)
-            filesystem.publish(path, filesystem.join(self._job.output, shard.name))
-        return result
+    def _run_once(self, task: Task) -> TaskResult:
+        if task.shard is None:
+            return self._convert(task.file)
+        return self._score(task.shard, isolate=task.isolate)
 
-    def _write(self, path: Path, shard: Shard, scorer: Scorer | SubprocessScorer) -> ShardResult:
-        writer = ShardWriter(path, shard)
-        try:
-            for batch in self._read(shard):
-                results = scorer.score(batch.rows)
-                locations = [row.location for row in batch.rows]
-                writer.write(append_results(batch.kept, results), locations, results)
-            return writer.finish()
-        finally:
-            writer.discard()
+    def _convert(self, file: InputFile) -> TaskResult:
+        target, job = converted_path(self._job, file), self._job
+        with self._scratch() as path:
+            batches = self._verified(file, read_text(file.uri, job.options, job.schema))
+            size = shard_bytes(file, job.options)
+            groups = write_converted(batches, str(path), size, job.options, job.schema)
+            filesystem.publish(path, target)
+        return TaskResult(groups=tuple(groups))
+
+    def _score(self, shard: Shard, *, isolate: bool) -> TaskResult:
+        target = filesystem.join(self._job.output, shard.name)
+        with suppress(FileNotFoundError, pa.ArrowException, KeyError, TypeError, ValueError):
+            return TaskResult(shard=read_result(target))  # an equal job has finished it
+        batches = list(self._verified(shard.file, self._read(shard)))
+        rows = [row for batch in batches for row in batch.rows]
+        if isolate:
+            seconds = self._setup.silent_seconds / 2
+            with SubprocessScorer(self._job.options, self._report, seconds) as scorer:
+                results = scorer.score(rows)
+        else:
+            results = self._scorer.score(rows)
+        kept = pa.concat_tables([self._job.schema.empty_table(), *(b.kept for b in batches)])
+        errors = [(row.location, error[:_MAX_ERROR_CHARS])
+                  for row, (_, error) in zip(rows, results, strict=True) if error]  # fmt: skip
+        result = ShardResult(
+            shard.file.uri,
+            shard.size,
+            shard.num_shards,
+            len(rows),
+            dict(Counter(sorted(error.partition(":")[0] for _, error in errors))),
+            [[*error] for error in errors[:_MAX_ERRORS]],
+        )
+        with self._scratch() as path:
+            write_output(path, append_results(kept, results), result)
+            filesystem.publish(path, target)
+        return TaskResult(shard=result)
 
     def _read(self, shard: Shard) -> Iterator[RowBatch]:
-        """Yield the rows of a shard; raise `_UnreadableError` to separate errors of the input."""
-        batches = read_batches(shard, self._job.options)
+        options, schema = self._job.options, self._job.schema
+        if shard.start == shard.end and file_format(shard.source)[0] != "parquet":
+            return read_text(shard.source, options, schema)
+        return read_parquet(shard.source, shard.start, shard.end, options, schema)
+
+    def _verified(self, file: InputFile, batches: Iterator[RowBatch]) -> Iterator[RowBatch]:
+        """Yield batches, and verify before and after that the file is the one that was planned."""
         try:
-            _check_unchanged(shard)
+            _check_unchanged(file)
             yield from batches
+            _check_unchanged(file)
         except (OSError, pa.ArrowException, DataError) as error:
-            raise _UnreadableError(f"{shard.uri}: {error}") from error
+            message = str(error)
+            reason = message if file.uri in message else f"{file.uri}: {message}"
+            raise _UnreadableError(reason) from error
+
+    @contextmanager
+    def _scratch(self) -> Iterator[Path]:
+        """Yield the path of a temporary file: on the output's disk, or here if it is remote."""
+        folder = scratch_folder(self._job.output, self._setup.run_id)
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{uuid.uuid4().hex}.parquet"
+        try:
+            yield path
+        finally:
+            path.unlink(missing_ok=True)
 
 
-def _check_unchanged(shard: Shard) -> None:
-    """Raise a DataError if the file has changed since the shard was planned."""
-    file = filesystem.stat(shard.uri)
-    if make_shard(file, shard.start, shard.end, shard.size).name != shard.name:
+def scratch_folder(output: str, run_id: str) -> Path:
+    """Return the folder of unfinished files of a run."""
+    if filesystem.is_local(output):
+        return Path(filesystem.join(output, JOB_FOLDER, "scratch", run_id))
+    return Path(tempfile.gettempdir()) / f"capsar-{run_id}"
+
+
+def make_run_id() -> str:
+    """Return a name for this run of the job, with the process that owns its unfinished files."""
+    return f"{platform.node()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+
+
+def remove_scratch(output: str, run_id: str) -> None:
+    """Remove the unfinished files of a run, and of runs on this machine that were killed."""
+    own = scratch_folder(output, run_id)
+    shutil.rmtree(own, ignore_errors=True)
+    for folder in own.parent.glob(scratch_folder(output, f"{platform.node()}-*").name):
+        process = folder.name.split("-")[-2]
+        if process.isdecimal() and not _is_running(int(process)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _check_unchanged(file: InputFile) -> None:
+    """Raise a DataError if the file has changed since it was planned."""
+    if filesystem.stat(file.uri) != file:
         raise DataError("the file has changed since the job was planned")
 
 
@@ -127,28 +247,11 @@ def _count_read(uri: str) -> int:
     return 1
 
 
-def shard_request(shard: Shard, *, isolate: bool) -> str:
-    """Return the line that requests a shard from a worker process."""
-    return json.dumps({"shard": shard.to_json(), "isolate": isolate})
-
-
 def main() -> None:
-    """Run a worker process: the first line is the job, each other line a shard."""
+    """Run a worker process: each request is a task."""
 
-    def setup(job: str) -> Callable[[str], str]:
-        """Return the handler for a job."""
-        worker = Worker(Job.from_json(job))
-
-        def handle(line: str) -> str:
-            """Score the shard that a line names."""
-            request = json.loads(line)
-            shard = Shard.from_json(request["shard"])
-            return worker.score(shard, isolate=request["isolate"]).to_json()
-
-        return handle
+    def setup(content: WorkerSetup, report: Callable[[int], None]) -> Callable[[Task], TaskResult]:
+        """Return the function that runs tasks."""
+        return Worker(content, report).run
 
     serve_requests(setup)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,12 +1,13 @@
 """The `capsar` command line; each command imports the function that it wraps when it runs.
 
 Data goes to standard output, messages to standard error. Exit code 2 means bad input, 1 that a
-check found problems.
+check found problems, 70 an unexpected error.
 """
 
 from __future__ import annotations
 
 import sys
+import traceback
 from typing import Annotated
 
 import typer
@@ -22,6 +23,8 @@ from capsar.cli.serve import serve_command
 from capsar.cli.train import train_command
 from capsar.errors import CapsarError
 from capsar.version import __version__
+
+UNEXPECTED_ERROR = 70
 
 app = typer.Typer(
     name="capsar",
@@ -73,3 +76,6 @@ def main() -> None:
     except OSError as error:  # a full disk, a read error
         typer.echo(f"capsar: {error}", err=True)
         raise SystemExit(2) from None
+    except Exception:  # noqa: BLE001  (exit code 1 has another meaning)
+        traceback.print_exc()
+        raise SystemExit(UNEXPECTED_ERROR) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,11 +12,13 @@ import typer
 from capsar.bundle import DEFAULT_MODEL
 
 if TYPE_CHECKING:
-    from capsar.bulk.output import JobProgress, JobSummary
+    from capsar.bulk.run import JobProgress, JobSummary
 
 ROWS_WITH_ERROR = 1
 FILES_UNREADABLE = 3
 STOPPED = 4
+_FIRST_LINE_SECONDS = 3.0
+_LINE_SECONDS = 10.0
 
 
 def score_command(  # noqa: PLR0913
@@ -34,7 +37,7 @@ def score_command(  # noqa: PLR0913
     ] = None,
     keep: Annotated[str, typer.Option(help="Columns to copy to the output, as `id,date`.")] = "",
     encoding: Annotated[
-        str, typer.Option(help="Encoding of CSV and JSON Lines: UTF-8, or single-byte as cp1252.")
+        str, typer.Option(help="Encoding of CSV and JSON Lines, for example cp1252.")
     ] = "utf-8",
     model: Annotated[
         str,
@@ -45,9 +48,11 @@ def score_command(  # noqa: PLR0913
         str | None, typer.Option(help="Address of a Ray cluster: `auto`, `ray://host:10001`.")
     ] = None,
     workers: Annotated[
-        str | None,
-        typer.Option(metavar="N|MIN-MAX", help="Number of workers. Default: one per core."),
+        int | None, typer.Option(help="Number of workers. Default: one per core of this machine.")
     ] = None,
+    worker_timeout: Annotated[
+        float, typer.Option(help="Seconds without progress after which a worker is replaced.")
+    ] = 300.0,
     backend: Annotated[
         str, typer.Option(help="Runtime of the encoder: onnxruntime, or openvino (an extra).")
     ] = "onnxruntime",
@@ -55,19 +60,26 @@ def score_command(  # noqa: PLR0913
         int, typer.Option(help="Maximum length of a text. Longer texts get an `error`.")
     ] = 100_000,
     shard_mb: Annotated[
-        float, typer.Option(help="Size of a shard in MB of input; each is one output file.")
+        float, typer.Option(help="Maximum size of a shard in MB; each is one output file.")
     ] = 8.0,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print rows, shards and the estimated time.")
+    ] = False,
+    core_hour_price: Annotated[
+        float, typer.Option(help="Price of a core-hour, for the cost that --dry-run prints.")
+    ] = 0.05,
     json: Annotated[bool, typer.Option("--json", help="Print progress as JSON Lines.")] = False,
 ) -> None:
     """Score Parquet, CSV or JSON Lines files of any size, and write Parquet.
 
     `capsar score reviews.csv scored --text-column review --keep id,date`
 
-    `capsar score s3://bucket/reviews/ s3://bucket/scored/ --engine ray --workers 4-64`
+    `capsar score s3://bucket/reviews/ s3://bucket/scored/ --engine ray --workers 64`
 
-    The same command resumes an interrupted job. Exit codes: 0, all rows are scored; 1, some rows
-    have an `error`; 2, the job could not start; 3, some files could not be read; 4, the job was
-    stopped (full disk, unavailable storage, signal) and can be resumed.
+    The same command resumes an interrupted job, and scores new files of a folder. Exit codes: 0,
+    all rows are scored; 1, some rows have an `error`; 2, the job could not start; 3, some files
+    could not be read; 4, the job was stopped (full disk, unavailable storage, signal) and can be
+    resumed; 70, an unexpected error.
     """
     from capsar.errors import ConfigError, MissingExtraError
 
@@ -75,8 +87,9 @@ def score_command(  # noqa: PLR0913
         example = output or "reviews.csv"
         raise ConfigError(f"Expected an input and an output folder: capsar score {example} scored")
     try:
+        from capsar.bulk.executors import RetryPolicy
         from capsar.bulk.job import ScoreOptions
-        from capsar.bulk.run import EngineOptions, JobStoppedError, score
+        from capsar.bulk.run import EngineOptions, JobStoppedError, estimate, num_cores, score
     except ImportError as error:
         raise MissingExtraError("bulk", "Bulk scoring") from error
     options = ScoreOptions(
@@ -89,7 +102,16 @@ def score_command(  # noqa: PLR0913
         max_chars=max_chars,
         shard_mb=shard_mb,
     )
-    engine_options = EngineOptions(engine, _parse_workers(workers), address)
+    engine_options = EngineOptions(engine, workers, address, RetryPolicy(worker_timeout))
+    if dry_run:
+        found = estimate(inputs, options, engine=engine_options)
+        typer.echo(
+            f"{found.files:,} files, about {found.rows:,} rows, {found.shards:,} shards; about "
+            f"{_duration(found.seconds)} with {workers or num_cores()} workers, "
+            f"{found.core_hours:,.2f} core-hours, {found.core_hours * core_hour_price:,.2f} at "
+            f"{core_hour_price:g} per core-hour"
+        )
+        return
     # Handle SIGTERM (sent by schedulers) like SIGINT: end the workers and print a message.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with _ProgressDisplay(as_json=json) as display:
@@ -111,38 +133,25 @@ def score_command(  # noqa: PLR0913
         raise typer.Exit(ROWS_WITH_ERROR)
 
 
-def _parse_workers(text: str | None) -> tuple[int, int] | None:
-    """Parse `4` or `2-16`."""
-    from capsar.errors import ConfigError
-
-    if text is None:
-        return None
-    least, dash, most = text.partition("-")
-    try:
-        return int(least), int(most if dash else least)
-    except ValueError:
-        raise ConfigError(
-            f"--workers must be a number or a range such as 2-16, got {text!r}"
-        ) from None
-
-
 class _ProgressDisplay:
-    """Shows progress as a bar on a terminal, or as JSON Lines."""
+    """Shows progress as a bar on a terminal, otherwise as a line every ten seconds or as JSON."""
 
     def __init__(self, *, as_json: bool) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
         self._as_json = as_json
+        self._has_bar = sys.stderr.isatty() and not as_json
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
             TimeElapsedColumn(),
             console=Console(stderr=True),
-            disable=as_json or not sys.stderr.isatty(),
+            disable=not self._has_bar,
             transient=True,
         )
         self._task = self._bar.add_task("planning", total=None)
+        self._next_line = time.monotonic() + _FIRST_LINE_SECONDS
 
     def __enter__(self) -> _ProgressDisplay:
         self._bar.start()
@@ -164,12 +173,16 @@ class _ProgressDisplay:
             f"{'?' if left is None else _duration(left)} left · {progress.errors:,} errors · "
             f"{progress.workers} workers"
         )
-        self._bar.update(
-            self._task,
-            description=description,
-            completed=progress.shards_done,
-            total=progress.shards,
-        )
+        if self._has_bar:
+            self._bar.update(
+                self._task,
+                description=description,
+                completed=progress.shards_done,
+                total=progress.shards,
+            )
+        elif time.monotonic() >= self._next_line:
+            self._next_line = time.monotonic() + _LINE_SECONDS
+            typer.echo(f"capsar: {description}", err=True)
 
 
 def _duration(seconds: float) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, BinaryIO
@@ -31,6 +32,8 @@ _OPTIONS = ("text", "aspect", "polarity")
 
 FieldsOrError = tuple[str, dict[str, Any] | FormatError]
 """The position of a record in its file, and its fields by name or its error."""
+_CsvRecord = tuple[str, list[str], FormatError | None]
+"""The position of a record in its file, its values, and its error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,27 +102,45 @@ def open_csv(
         FormatError: If the header cannot be read.
     """
     source = _CsvLines(read_lines(stream, path, encoding=encoding))
-    header_line = next(source, "")
-    if source.error:
-        raise source.error
-    candidates = "\t" if path.lower().endswith(".tsv") else ",;\t|"
-    delimiter = max(candidates, key=header_line.count)
-    try:
-        cells = next(csv.reader([header_line], delimiter=delimiter, strict=True), [])
-    except csv.Error as error:
-        raise FormatError(path, "line 1", f"the header is not CSV: {error}") from error
+    first_line = next(source, "")
+    source.retry()
+    tab_separated = path.lower().removesuffix(".gz").endswith(".tsv")
+    delimiter = max("\t" if tab_separated else ",;\t|", key=first_line.count)
+    records = _parse_csv(source, path, delimiter)
+    _, cells, error = next(records, ("", [], None))
+    if error:
+        reason = error.reason if source.error else f"the header is {error.reason}"
+        raise FormatError(path, "line 1", reason)
     header = [cell.strip() for cell in cells]
-    return header, _csv_records(header, source, path, delimiter)
+    source.can_retry = len(header) > 1
+    return header, _csv_records(header, records, path)
 
 
 def _csv_records(
-    header: list[str], source: _CsvLines, path: str, delimiter: str
+    header: list[str], records: Iterator[_CsvRecord], path: str
 ) -> Iterator[FieldsOrError]:
-    """Yield each record that is not empty."""
+    """Yield the fields of each record by column."""
+    for record, values, error in records:
+        fields = dict(zip(header, values, strict=False)) if len(values) == len(header) else {}
+        if error:
+            error.fields = fields
+            yield record, error
+        elif fields:
+            yield record, fields
+        else:
+            reason = f"not CSV: expected {len(header)} fields as in the header, got {len(values)}"
+            yield record, FormatError(path, record, reason)
+
+
+def _parse_csv(source: _CsvLines, path: str, delimiter: str) -> Iterator[_CsvRecord]:
+    """Yield the values of each record that is not empty.
+
+    A quote that is never closed makes the parser read many lines as one record. If that fails,
+    only the first line is a bad record, and the parser continues with the second one.
+    """
     reader = csv.reader(source, delimiter=delimiter, strict=True)
     after_error = False
     while True:
-        first = source.number + 1
         source.begin_record()
         values: list[str] | None = []
         reason = ""
@@ -127,19 +148,17 @@ def _csv_records(
             values = next(reader, None)
         except csv.Error as error:
             reason = f"not CSV: {error}"
+            source.retry(after=1)
         if values is None and not source.error:
             return
         if after_error and source.num_quotes % 2:
-            reason = reason or "a stray quote: this may be the rest of the bad record before it"
+            reason = reason or "not CSV: a stray quote, perhaps of the bad record before it"
         after_error = bool(reason or source.error)
-        last = source.number
-        record = f"line {first}" if last <= first else f"lines {first} to {last}"
-        if values and not after_error and len(values) != len(header):
-            reason = f"expected {len(header)} fields as in the header, got {len(values)}"
-        if reason or source.error:
-            yield record, source.error or FormatError(path, record, reason)
+        if after_error:
+            values = [] if reason else values or []
+            yield source.record, values, source.error or FormatError(path, source.record, reason)
         elif any(values or ()):
-            yield record, dict(zip(header, values or (), strict=True))
+            yield source.record, values or [], None
 
 
 class _CsvLines(Iterator[str]):
@@ -147,24 +166,49 @@ class _CsvLines(Iterator[str]):
 
     def __init__(self, lines: Iterator[Line]) -> None:
         self._lines = lines
-        self.number = 0
+        self._again: deque[Line] = deque()
+        self.can_retry = True
         self.begin_record()
 
     def begin_record(self) -> None:
         """Reset what is known about the record."""
-        self.error: FormatError | None = None
-        self.num_quotes = 0
+        self._record: list[Line] = []
         self._size = 0
 
     def __next__(self) -> str:
-        line = next(self._lines)
-        self.number = line.number
-        self.error = self.error or line.error
-        self.num_quotes += line.text.count('"')
+        line = self._again.popleft() if self._again else next(self._lines)
+        self._record.append(line)
         self._size += len(line.text)
         if self._size > MAX_RECORD_BYTES:
             raise csv.Error(f"the record is longer than {MAX_RECORD_BYTES} characters")
         return line.text + line.ending
+
+    def retry(self, after: int = 0) -> None:
+        """Return the lines of the record, from a number of lines on, once more.
+
+        Long records are not read again, so that a file is read in linear time.
+        """
+        if self.can_retry and self._size <= 2 * csv.field_size_limit():
+            self._again.extendleft(reversed(self._record[after:]))
+            del self._record[after:]
+
+    @property
+    def error(self) -> FormatError | None:
+        """The error of the first line of the record that could not be decoded."""
+        return next((line.error for line in self._record if line.error), None)
+
+    @property
+    def num_quotes(self) -> int:
+        """The number of quotes in the lines of the record."""
+        return sum(line.text.count('"') for line in self._record)
+
+    @property
+    def record(self) -> str:
+        """The position of the record in its file."""
+        if not self._record:
+            return "the file"
+        first, last = self._record[0].number, self._record[-1].number
+        return f"line {first}" if last == first else f"lines {first} to {last}"
 
 
 def _check_header(header: list[str], columns: Columns, path: str, *, labeled: bool) -> None:
@@ -234,12 +278,12 @@ def read_objects(stream: BinaryIO, path: str, *, encoding: str) -> Iterator[Fiel
         except json.JSONDecodeError as error:
             reason = f"not JSON: {error.msg} at column {error.colno}"
         except (RecursionError, ValueError) as error:  # nested too deep, or too many digits
-            reason = f"not readable as JSON: {error}"
+            reason = f"not JSON: {error}"
         else:
             if isinstance(values, dict):
                 yield record, values
                 continue
-            reason = f"expected an object, got {type(values).__name__}"
+            reason = f"not an object: {type(values).__name__}"
         yield record, FormatError(path, record, reason)
 
 

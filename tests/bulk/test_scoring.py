@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import capsar
-from capsar.bulk.job import Job, ScoreOptions
-from capsar.bulk.row_validation import InputRow
-from capsar.bulk.scorer import Scorer, score_batch
+from capsar.bulk.job import ScoreOptions
+from capsar.bulk.rows import InputRow
+from capsar.bulk.scoring import Scorer, score_batch
 from capsar.errors import ArtifactError, ConfigError, DataError
 
 
@@ -124,10 +124,7 @@ def test_invalid_tables_are_rejected() -> None:
     [
         ({"max_chars": 0}, "max_chars"),
         ({"shard_mb": 0}, "shard_mb"),
-        *(
-            ({"encoding": name}, name)
-            for name in ("utf-16", "utf-7", "gbk", "cp037", "iso2022_jp", "undefined", "rot13")
-        ),
+        *(({"encoding": name}, name) for name in ("utf-16", "cp037", "undefined", "rot13")),
         ({"keep": ("error",)}, "the output uses these column names"),
         ({"keep": ("id", "id")}, "twice"),
         ({"keep": "id,date"}, r"a list of column names such as \('id', 'date'\); got 'id,date'"),
@@ -143,7 +140,5 @@ def test_options_accept_lists_and_paths(tmp_path: Path, monkeypatch: pytest.Monk
     options = capsar.ScoreOptions(keep=["id"], model=Path("fast"))
     assert (options.keep, options.model) == (("id",), str(tmp_path / "fast"))
     assert hash(options)
-    job = Job(options, "out")
-    assert Job.from_json(job.to_json()) == job
     with pytest.raises(ArtifactError, match="no such folder"):  # not the bundled model of that name
         capsar.score(tmp_path, tmp_path / "out", options)

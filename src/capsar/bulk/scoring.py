@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
+import time
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from capsar.bulk.job import ScoreOptions
-from capsar.bulk.processes import WorkerProcess, serve_requests
-from capsar.bulk.readers import table_batch
-from capsar.bulk.row_validation import InputRow, RowResult, aspect_list, score_valid_rows
+from capsar.bulk.processes import CRASHED, DONE, FAILED, WorkerProcess, serve_requests
+from capsar.bulk.rows import InputRow, RowResult, aspect_list, score_valid_rows, table_batch
+from capsar.errors import ArtifactError
 from capsar.inference.analyzer import load
 from capsar.schema import CLASSES
 
@@ -37,19 +36,7 @@ ASPECTS = pa.list_(
 )
 """Arrow type of the column `aspects`. Offsets count characters (code points) of the text."""
 _SUBPROCESS_ROWS = 256
-
-
-def aspect_record(aspect: AspectSentiment) -> dict[str, Any]:
-    """Return an aspect as a value of the column `aspects`."""
-    return {
-        "text": aspect.text,
-        "start": aspect.start,
-        "end": aspect.end,
-        "polarity": str(aspect.polarity),
-        "scores": {str(polarity): score for polarity, score in aspect.scores.items()},
-        "confidence": aspect.confidence,
-        "aspect_confidence": aspect.aspect_confidence,
-    }
+_REPORT_SECONDS = 2.0
 
 
 def score_batch(
@@ -99,10 +86,23 @@ def _cached_scorer(options: ScoreOptions) -> Scorer:
 class Scorer:
     """Scores rows with a model in this process."""
 
-    def __init__(self, options: ScoreOptions, analyzer: Analyzer | None = None) -> None:
+    def __init__(
+        self,
+        options: ScoreOptions,
+        analyzer: Analyzer | None = None,
+        report: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """Load the model.
+
+        Args:
+            options: The options of the job.
+            analyzer: The model, if it is already loaded.
+            report: Called with the number of rows that were scored, every few seconds.
+        """
         self._options = options
         # One thread, because there is one worker per core.
         self._analyzer = analyzer or load(options.model, threads=1, backend=options.backend)
+        self._report = report
 
     def score(self, rows: Sequence[InputRow]) -> list[RowResult]:
         """Return the result of every row, in order."""
@@ -111,15 +111,20 @@ class Scorer:
     def score_valid(self, rows: Sequence[InputRow]) -> list[RowResult]:
         """Score valid rows. If the model fails, bisect to the row that causes it."""
         results: list[RowResult] = []
+        reported, last = 0, time.monotonic()
         try:
             for _, aspects in zip(rows, self._predict(rows), strict=True):
-                results.append(([aspect_record(aspect) for aspect in aspects], None))
+                results.append(([aspect.as_dict() for aspect in aspects], None))
+                if time.monotonic() - last > _REPORT_SECONDS:
+                    self._report(len(results) - reported)
+                    reported, last = len(results), time.monotonic()
         except Exception as error:  # noqa: BLE001  (any exception becomes the error of its row)
             rest = rows[len(results) :]
             if len(rest) == 1:
                 return [*results, (None, f"the model failed: {type(error).__name__}: {error}")]
             half = len(rest) // 2
             return [*results, *self.score_valid(rest[:half]), *self.score_valid(rest[half:])]
+        self._report(len(results) - reported)
         return results
 
     def _predict(self, rows: Iterable[InputRow]) -> Iterator[list[AspectSentiment]]:
@@ -132,13 +137,24 @@ class Scorer:
 class SubprocessScorer:
     """Scores rows in a subprocess, so that a crash costs only the row that causes it.
 
-    `Scorer` handles exceptions. This class also handles rows that end the process (a fault in
-    native code, lack of memory). It needs another process with another copy of the model, so it
+    `Scorer` handles exceptions. This class also handles rows that end or hang the process (a fault
+    in native code, lack of memory). It needs another process with another copy of the model, so it
     is used only for shards that have crashed a worker.
     """
 
-    def __init__(self, options: ScoreOptions) -> None:
+    def __init__(
+        self, options: ScoreOptions, report: Callable[[int], None], seconds: float
+    ) -> None:
+        """Start the process.
+
+        Args:
+            options: The options of the job.
+            report: Called with the number of rows that were scored.
+            seconds: How long the process may be silent before it is replaced.
+        """
         self._options = options
+        self._report = report
+        self._seconds = seconds
         self._process = self._start()
 
     def __enter__(self) -> SubprocessScorer:
@@ -156,36 +172,41 @@ class SubprocessScorer:
         return [result for part in parts for result in self._score_part(part)]
 
     def _score_part(self, rows: Sequence[InputRow]) -> list[RowResult]:
-        response = self._process.request(json.dumps([[row.text, row.aspects] for row in rows]))
-        if response is not None:
-            return [(aspects, error) for aspects, error in json.loads(response)]
-        exit_code = self._process.close()
+        self._process.send(rows)
+        kind, content = self._receive()
+        self._report(len(rows))
+        if kind == DONE:
+            return list(content)
         self._process = self._start()
         if len(rows) == 1:
-            return [(None, f"the process crashed: exit code {exit_code}")]
+            return [(None, f"the process crashed: {content}")]
         half = len(rows) // 2
         return [*self._score_part(rows[:half]), *self._score_part(rows[half:])]
 
+    def _receive(self) -> tuple[str, Any]:
+        """Return the last message of the process, or how it ended."""
+        while self._process.connection.poll(self._seconds):
+            kind, content = self._process.receive()
+            if kind == CRASHED:
+                return CRASHED, f"exit code {content}"
+            if kind == FAILED:
+                raise ArtifactError(f"A worker cannot start: {content}")
+            if kind == DONE:
+                return DONE, content
+        self._process.close()
+        return CRASHED, f"no response in {self._seconds:.0f} seconds"
+
     def _start(self) -> WorkerProcess:
-        return WorkerProcess("capsar.bulk.scorer", json.dumps(asdict(self._options)))
+        return WorkerProcess("capsar.bulk.scoring", self._options)
 
 
 def main() -> None:
-    """Run the process of a `SubprocessScorer`: each line is a JSON list of rows."""
+    """Run the process of a `SubprocessScorer`: each request is a list of rows."""
 
-    def setup(options: str) -> Callable[[str], str]:
-        """Return the handler for a job's options."""
-        scorer = Scorer(ScoreOptions(**json.loads(options)))
-
-        def handle(line: str) -> str:
-            """Score one line of rows."""
-            rows = [InputRow(text, aspects) for text, aspects in json.loads(line)]
-            return json.dumps(scorer.score_valid(rows))
-
-        return handle
+    def setup(
+        options: ScoreOptions, report: Callable[[int], None]
+    ) -> Callable[[Sequence[InputRow]], list[RowResult]]:
+        """Return the function that scores rows."""
+        return Scorer(options, report=report).score_valid
 
     serve_requests(setup)
-
-
-if __name__ == "__main__":
-    main()
