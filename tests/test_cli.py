@@ -326,7 +326,7 @@ def test_analyze_reads_the_text_column_of_tables(small_bundle: Path, tmp_path: P
             b"id,review\n1,Cold soup.\n",
             "found ['id', 'review']; choose the text column with",
         ),
-        ("r.csv", b"text,id\nCold soup.\n", "line 2: expected 2 fields"),
+        ("r.csv", b"text,id\nCold soup.\n", "line 2: not CSV: expected 2 fields"),
         ("r.csv", b"text\ncaf\xe9\n", "--encoding cp1252"),
         ("r.jsonl", b'{"review": "Cold soup."}\n', "no field 'text'; found ['review']"),
         ("r.jsonl", b'{"text": 7}\n', "must hold text, got int"),

@@ -30,6 +30,7 @@ PUBLIC = [
     "load",
     "report",
     "score",
+    "score_batch",
     "train",
 ]
 
