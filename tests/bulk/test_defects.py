@@ -344,14 +344,13 @@ def test_estimate_writes_nothing(tmp_path: Path) -> None:
 
 
 def test_progress_counts_rows_of_unfinished_shards(tmp_path: Path) -> None:
-    texts = [" ".join(reviews(60, seed)) for seed in range(120)]
+    texts = [" ".join(reviews(40, seed)) for seed in range(40)]
     path = write(tmp_path / "a.parquet", texts)
     seen: list[JobProgress] = []
     options = replace(OPTIONS, model="base", shard_mb=8)
     summary = score(path, tmp_path / "out", options, engine=TWO, on_progress=seen.append)
-    assert summary.rows == 120
-    assert seen[-1].rows == 120
+    assert summary.rows == 40
+    assert seen[-1].rows == 40
     assert [p.rows for p in seen] == sorted(p.rows for p in seen)
-    if summary.seconds > 20:
-        assert any(0 < p.rows < 120 and p.shards_done == 0 for p in seen)
+    assert any(0 < p.rows < 40 and p.shards_done == 0 for p in seen)
     assert json.loads((tmp_path / "out" / "_summary.json").read_text())["shards_retried"] == 0

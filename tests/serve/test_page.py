@@ -149,10 +149,12 @@ def test_page_works_with_the_keyboard(page: Page) -> None:
     checked = page.locator(".capsule :checked")
     before = checked.input_value()
     page.keyboard.press("ArrowDown")
-    assert checked.input_value() != before
+    expect(checked).not_to_have_value(before)
+    second = checked.input_value()
     page.keyboard.press("ArrowDown")
+    expect(checked).not_to_have_value(second)
     page.keyboard.press("ArrowDown")
-    assert checked.input_value() == before
+    expect(checked).to_have_value(before)
     outline = "getComputedStyle(document.activeElement.closest('.capsule')).outlineStyle"
     assert page.evaluate(outline) == "solid"
 

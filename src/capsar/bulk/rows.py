@@ -313,8 +313,11 @@ def table_batch(table: Any, options: ScoreOptions, first_row: int = 0) -> RowBat
     Raises:
         DataError: If a column is missing, or the text column does not hold text.
     """
+    is_converted = _ERROR in table.column_names
+    if not is_converted:
+        _check_columns(table.column_names, options)
     kept = table.select(list(options.keep))
-    if _ERROR in table.column_names:
+    if is_converted:
         columns = [table.column(name).to_pylist() for name in _CONVERTED.names]
         return RowBatch([InputRow(*values) for values in zip(*columns, strict=True)], kept)
     texts = _text_values(table.column(options.text_column), options.text_column)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from capsar.schema import AspectSentiment, Example, Polarity
 
 _DEFAULT_ASPECT_THRESHOLD = 0.4
-_CHUNK = 1024
+_CHUNK = 512
 """Maximum number of texts or sentences in memory."""
 
 
