@@ -153,7 +153,7 @@ class Analyzer:
         *,
         min_confidence: float = 0.0,
     ) -> Iterator[list[AspectSentiment]]:
-        """Yield the results of `classify` one by one, with at most 1024 texts in memory."""
+        """Yield the results of `classify` one by one, with at most 512 texts in memory."""
         self._check_confidence(min_confidence)
         check_many(pairs, "pairs of a text and its aspects")
         iterator = enumerate(pairs)
