@@ -143,6 +143,17 @@ def test_file_that_changes_while_it_is_read_is_not_published(
     assert not list((tmp_path / "out").rglob("*.parquet"))
 
 
+def test_conversion_reports_that_it_works(tmp_path: Path) -> None:
+    """A large file takes longer to convert than a worker may be silent."""
+    path = write(tmp_path / "a.csv", reviews(9000))
+    manifest = open_manifest(Job.make(OPTIONS, str(tmp_path / "out")), [str(path)])
+    reports: list[int] = []
+    worker = Worker(WorkerSetup(manifest.job, "run", 60), reports.append)
+    groups = worker.run(Task(manifest.planned[0].file)).groups
+    assert sum(groups or ()) == 9000
+    assert reports == [0, 0, 0]  # one per 4,096 rows
+
+
 def test_publishing_on_fsspec_is_atomic(tmp_path: Path, small_disk: Callable[[str], Path]) -> None:
     disk = small_disk("260k")
     finished = tmp_path / "finished"

@@ -177,7 +177,9 @@ class Worker:
         """Yield batches, and verify before and after that the file is the one that was planned."""
         try:
             _check_unchanged(file)
-            yield from batches
+            for batch in batches:
+                self._report(0)  # converting a large file takes longer than a worker may be silent
+                yield batch
             _check_unchanged(file)
         except (OSError, pa.ArrowException, DataError) as error:
             message = str(error)
