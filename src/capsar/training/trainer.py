@@ -177,7 +177,8 @@ def make_accelerator() -> Accelerator:
     _join_processes()
     # Word vectors are the same in all processes; broadcasting them at every step would be slow.
     handlers = [DistributedDataParallelKwargs(broadcast_buffers=False)]
-    return Accelerator(kwargs_handlers=handlers)
+    # Accelerate joins processes on the CPU only if it is told to use it.
+    return Accelerator(cpu=not torch.accelerator.is_available(), kwargs_handlers=handlers)
 
 
 def _join_processes() -> None:
