@@ -49,7 +49,7 @@ def take_page(browser: Browser, scratch: Path) -> None:
         ("dark", 1160, 1, "dark"),
         ("phone", 390, 1.5, "light"),
     )
-    with running(Settings(port=0, model="fast"), scratch) as service:
+    with running(Settings(port=0, models=("fast",)), scratch) as service:
         for name, width, scale, scheme in shots:
             page = open_page(browser, service.url, width, 800, scheme, scale)
             page.get_by_role("button", name="Restaurant").click()

@@ -14,17 +14,17 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager
-from itertools import pairwise
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from capsar.serve.settings import BatchSize, Settings
+from capsar.serve.settings import Settings
 from measure import write_result
 from serve.load import Clients, fuzz, reviews, wrk
-from serve.service import Running, running, wait_until
+from serve.service import Running, running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,16 +34,19 @@ CONNECTIONS = 32
 OVERLOAD = 10
 TURNS = 3
 CHARS = 800
+BATCHES = (1, 8, 64)
 _BARE = """
 import sys, time
 from capsar import load
 from serve.load import reviews
 analyzer, texts = load(sys.argv[1]), reviews(64)
 analyzer.analyze(texts)
-start, number = time.perf_counter(), 0
-while time.perf_counter() - start < float(sys.argv[2]):
-    number += len(analyzer.analyze(texts))
-print(number / (time.perf_counter() - start))
+for size in map(int, sys.argv[3:]):
+    start, number = time.perf_counter(), 0
+    while time.perf_counter() - start < float(sys.argv[2]):
+        first = number % (len(texts) - size + 1)
+        number += len(analyzer.analyze(texts[first : first + size]))
+    print(size, number / (time.perf_counter() - start))
 """
 
 
@@ -58,37 +61,39 @@ def pinned(settings: Settings) -> Iterator[Running]:
         yield service
 
 
-def bare_analyzer(model: str, seconds: float) -> float:
-    """Return the texts per second of the Analyzer alone, on the core of the service."""
+def bare_analyzer(model: str, seconds: float) -> dict[int, float]:
+    """Return the texts per second of the Analyzer alone, by batch size, on the service's core."""
+    words = [sys.executable, "-c", _BARE, model, str(seconds), *map(str, BATCHES)]
     done = subprocess.run(
-        ["taskset", "-c", str(SERVER_CORE), sys.executable, "-c", _BARE, model, str(seconds)],
+        ["taskset", "-c", str(SERVER_CORE), *words],
         check=True,
         capture_output=True,
         text=True,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
     )
-    return float(done.stdout)
+    pairs = (line.split() for line in done.stdout.splitlines())
+    return {int(size): float(speed) for size, speed in pairs}
+
+
+def one_thread(model: str) -> Settings:
+    """Return the settings of a service with one inference thread."""
+    return Settings(port=0, models=(model,), threads=1)
 
 
 def measure_speed(model: str, scale: float) -> dict[str, float]:
-    """Measure 32 connections relative to the Analyzer alone, and batching relative to none."""
-    one_by_one = Settings(port=0, model=model, batch_size=BatchSize(texts=1))
-    settings = Settings(port=0, model=model)
-    ratios, gains, results, single = [], [], [], []
-    with pinned(settings) as service, pinned(one_by_one) as unbatched:
+    """Measure 32 connections relative to the Analyzer alone, at its best batch size."""
+    ratios, results, single = [], [], []
+    with pinned(one_thread(model)) as service:
         for _ in range(TURNS):
-            bare = bare_analyzer(model, 20 * scale)
+            bare = bare_analyzer(model, 10 * scale)
             batched = wrk(service, CONNECTIONS, 20 * scale)
-            without = wrk(unbatched, CONNECTIONS, 20 * scale)
             single.append(wrk(service, 1, 5 * scale).p50)
             results.append(batched)
-            ratios.append(batched.good_per_second / bare)
-            gains.append(batched.good_per_second / without.good_per_second)
-            if batched.errors + batched.other + batched.busy + without.errors + without.other:
-                raise SystemExit(f"Some requests failed: {batched}, {without}")
+            ratios.append(batched.good_per_second / max(bare.values()))
+            if batched.errors + batched.other + batched.busy:
+                raise SystemExit(f"Some requests failed: {batched}")
     return {
         "service_over_analyzer": statistics.median(ratios),
-        "batching_over_none": statistics.median(gains),
         "texts_per_s": statistics.median(one.good_per_second for one in results),
         "p50_ms": 1000 * statistics.median(one.p50 for one in results),
         "p99_ms": 1000 * statistics.median(one.p99 for one in results),
@@ -99,12 +104,12 @@ def measure_speed(model: str, scale: float) -> dict[str, float]:
 
 def measure_overload(model: str, scale: float) -> dict[str, float]:
     """Measure ten times the capacity for a minute, and the recovery."""
-    with pinned(Settings(port=0, model=model)) as service:
+    with pinned(one_thread(model)) as service:
         normal = wrk(service, CONNECTIONS, 20 * scale)
         alone = wrk(service, 1, 3)
         delay_ms = 100
         # As many as wait in the queue, and those that retry after a rejection and the delay.
-        waiting = Settings().limits.queue_chars / CHARS
+        waiting = Settings().queue_chars / CHARS
         retrying = 1.2 * OVERLOAD * normal.good_per_second * delay_ms / 1000
         connections = min(900, round(waiting + retrying))
         before = service.memory_mb()
@@ -147,9 +152,9 @@ def _recovery(service: Running, seconds: float) -> float:
 def measure_shutdown(model: str, scale: float) -> dict[str, float]:
     """Send SIGTERM under load, repeatedly."""
     lost, completed, slowest = 0, 0, 0.0
-    times = max(1, round(20 * scale))
+    times = max(1, round(10 * scale))
     for number in range(times):
-        settings = Settings(port=0, model=model, workers=1 + number % 2)
+        settings = replace(one_thread(model), threads=1 + number % 2)
         with pinned(settings) as service:
             clients = Clients(service, 16)
             time.sleep(1.5)
@@ -168,31 +173,47 @@ def measure_shutdown(model: str, scale: float) -> dict[str, float]:
     }
 
 
-def measure_killing(model: str, scale: float) -> dict[str, float]:
-    """Kill one of two workers: measure the gap without responses and the lost requests."""
-    with pinned(Settings(port=0, model=model, workers=2)) as service:
-        wait_until(lambda: service.log().count('"ready"') == 2, 120)
-        clients = Clients(service, 8, reconnects=True)
-        time.sleep(5 * scale)
-        os.kill(service.workers()[0], signal.SIGKILL)
-        killed = time.monotonic()
-        wait_until(lambda: service.log().count('"ready"') == 3, 120)
-        replaced = time.monotonic() - killed
-        time.sleep(5 * scale)
-        clients.stop()
-    times = sorted(clients.completed_at)
-    gaps = [after - before for before, after in pairwise(times)]
+def measure_large(model: str, scale: float) -> dict[str, float]:
+    """Measure eight clients of one text each, alone and beside requests of 100 texts."""
+    texts = [text[:580] for text in reviews(100)]
+    with pinned(one_thread(model)) as service:
+        alone = Clients(service, 8, pause=0)
+        time.sleep(30 * scale)
+        alone.stop()
+        small = Clients(service, 8, pause=0)
+        end, statuses = time.monotonic() + 60 * scale, []
+        while time.monotonic() < end:
+            statuses.append(service.request("/v1/analyze", {"texts": texts})[0])
+        small.stop()
+    p99 = [statistics.quantiles(found.seconds, n=100)[98] for found in (alone, small)]
     return {
-        "kill_lost": clients.counts["lost"],
-        "kill_refused": clients.counts["refused"],
-        "kill_longest_gap_s": max(gaps),
-        "kill_replaced_s": replaced,
+        "large_requests": len(statuses),
+        "large_refused": sum(status != 200 for status in statuses),
+        "small_refused": sum(small.counts.values()) - small.counts["200"],
+        "small_completed": small.counts["200"],
+        "small_p99_ratio": p99[1] / p99[0],
     }
+
+
+def measure_batches(model: str, scale: float) -> dict[str, Any]:
+    """Measure the CPU time per text of requests of several texts, relative to single texts."""
+    texts = [text[:580] for text in reviews(108)]
+    costs: dict[int, list[float]] = {size: [] for size in (1, 2, 4, 8, 16, 27, 54, 108)}
+    with pinned(one_thread(model)) as service:
+        for _ in range(max(1, round(5 * scale))):
+            for size, found in costs.items():
+                before = service.cpu_seconds()
+                for start in range(0, len(texts), size):
+                    service.request("/v1/analyze", {"texts": texts[start : start + size]})
+                found.append((service.cpu_seconds() - before) / len(texts))
+    single = statistics.median(costs[1])
+    ratios = {str(size): statistics.median(found) / single for size, found in costs.items()}
+    return {"batch_cost_ratios": ratios, "batch_cost_max": max(ratios.values())}
 
 
 def measure_soak(model: str, scale: float) -> dict[str, float]:
     """Measure the growth of memory during half an hour of load, after a warm-up of many texts."""
-    with pinned(Settings(port=0, model=model)) as service:
+    with pinned(one_thread(model)) as service:
         warm, errors, completed, sizes = 0, 0, 0, []
         cold = service.memory_mb()
         while warm < 3000 * scale:
@@ -208,8 +229,7 @@ def measure_soak(model: str, scale: float) -> dict[str, float]:
         "soak_completed": completed,
         "soak_errors": errors,
         "soak_warm_after": warm,
-        "soak_memory_growth": sizes[-1] / sizes[0] - 1,
-        "soak_memory_growth_second_half": sizes[-1] / sizes[5] - 1,
+        "soak_memory_last_third": sum(sizes[-3:]) / sum(sizes[1:4]),
         "soak_memory_growth_from_cold": sizes[-1] / cold - 1,
         "soak_memory_mb": sizes[-1],
     }
@@ -217,7 +237,7 @@ def measure_soak(model: str, scale: float) -> dict[str, float]:
 
 def measure_fuzzing(model: str, scale: float) -> dict[str, float]:
     """Run schemathesis for ten minutes."""
-    with pinned(Settings(port=0, model=model)) as service:
+    with pinned(one_thread(model)) as service:
         number, wrong = fuzz(service.url, round(600 * scale))
         if wrong:
             raise SystemExit(wrong)
@@ -225,11 +245,12 @@ def measure_fuzzing(model: str, scale: float) -> dict[str, float]:
     return {"fuzz_requests": number, "fuzz_faults": faults, "fuzz_seconds": 600 * scale}
 
 
-PARTS: dict[str, Callable[[str, float], dict[str, float]]] = {
+PARTS: dict[str, Callable[[str, float], dict[str, Any]]] = {
     "speed": measure_speed,
     "overload": measure_overload,
     "shutdown": measure_shutdown,
-    "killing": measure_killing,
+    "large": measure_large,
+    "batches": measure_batches,
     "soak": measure_soak,
     "fuzzing": measure_fuzzing,
 }

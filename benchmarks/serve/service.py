@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 JSON = {"content-type": "application/json"}
 _CODE = """
 from capsar.serve.server import run
-from capsar.serve.settings import ApiKeys, BatchSize, Limits, Settings, Timeouts
+from capsar.serve.settings import Settings
 
 if __name__ == "__main__":
     run({settings!r})
@@ -92,11 +92,6 @@ class Running:
                 pass  # earlier data can still be read
             return read_all(connection)
 
-    def workers(self) -> list[int]:
-        """Return the ids of the worker processes, if there are several."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
-        return [int(pid) for pid in children.split() if b"spawn_main" in _command(int(pid))]
-
     def memory_mb(self) -> float:
         """Return the resident memory of the process."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
@@ -104,9 +99,10 @@ class Running:
         assert found
         return int(found[1]) / 1024
 
-
-def _command(pid: int) -> bytes:
-    return Path(f"/proc/{pid}/cmdline").read_bytes()
+    def cpu_seconds(self) -> float:
+        """Return the CPU time that the process has used."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def read_all(connection: socket.socket) -> bytes:
@@ -131,13 +127,20 @@ def running(settings: Settings, folder: Path, *, prefix: tuple[str, ...] = ()) -
             stderr=stream,
             env=os.environ | {"OMP_NUM_THREADS": "1"},
         )
+    with stopped_at_the_end(process, log) as service:
+        yield service
+
+
+@contextmanager
+def stopped_at_the_end(process: subprocess.Popen[bytes], log: Path) -> Iterator[Running]:
+    """Wait until a service that was started is ready, and stop it at the end."""
     service = Running(process, log)
     try:
-        wait_until(lambda: '"listening"' in service.log() or process.poll() is not None, 60)
+        wait_until(lambda: '"ready"' in service.log() or process.poll() is not None, 60)
         found = re.search(r"http://[^:]+:(\d+)/", service.log())
         assert found, service.log()
         service.port = int(found[1])
-        assert service.request("/readyz")[0] == 200
+        wait_until(lambda: service.request("/readyz")[0] == 200, 60)
         yield service
     finally:
         if process.poll() is None:

@@ -67,7 +67,7 @@ class PageRunner:
         """Stop the services that were started."""
         for service in self._services:
             service.send_signal(signal.SIGTERM)
-            assert service.wait(timeout=30) == 0
+            assert service.wait(timeout=30) == -signal.SIGTERM
 
     def _python(self, block: Block, page: str) -> None:
         test = doctest.DocTestParser().get_doctest(block.code, {}, page, page, block.line - 1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
@@ -12,10 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from capsar.errors import DataError
-from capsar.serve.batcher import Batcher
-from capsar.serve.handlers import Analyze, Classify, Task
+from capsar.serve.batcher import Batcher, Task
 from capsar.serve.metrics import Metrics
-from capsar.serve.settings import BatchSize
 
 
 class Recorder:
@@ -42,18 +39,18 @@ def with_batcher(
     play: Callable[[Batcher, Recorder], Awaitable[None]],
     *,
     chars: int = 1000,
-    texts: int = 8,
-    wait: float = 0.002,
     queue: int = 10_000,
+    threads: int = 1,
 ) -> Recorder:
     recorder = Recorder()
 
     async def run() -> None:
         batcher = Batcher(
             recorder,
-            batch_size=BatchSize(chars=chars, texts=texts),
-            batch_wait=wait,
+            threads=threads,
             queue_chars=queue,
+            deadline=0.001,  # the queue is limited by its characters alone
+            max_batch_chars=chars,
             metrics=Metrics(),
         )
         try:
@@ -67,7 +64,7 @@ def with_batcher(
 
 
 def send(batcher: Batcher, *texts: str) -> asyncio.Task[list[bytes]]:
-    return asyncio.create_task(batcher.run([Analyze(text) for text in texts]))
+    return asyncio.create_task(batcher.run([Task("base", text) for text in texts]))
 
 
 async def block(batcher: Batcher, recorder: Recorder) -> asyncio.Task[list[bytes]]:
@@ -83,20 +80,19 @@ async def block(batcher: Batcher, recorder: Recorder) -> asyncio.Task[list[bytes
 @given(
     st.lists(st.lists(st.text("ab", max_size=300), min_size=1, max_size=12), max_size=12),
     st.integers(1, 2000),
-    st.integers(1, 20),
+    st.integers(1, 3),
 )
 def test_every_request_gets_its_own_results(
-    requests: list[list[str]], chars: int, texts: int
+    requests: list[list[str]], chars: int, threads: int
 ) -> None:
     async def play(batcher: Batcher, _: Recorder) -> None:
         results = await asyncio.gather(*(send(batcher, *request) for request in requests))
         assert results == [[text.encode() for text in request] for request in requests]
         assert batcher.has_room(10_000)
 
-    recorder = with_batcher(play, chars=chars, texts=texts)
+    recorder = with_batcher(play, chars=chars, threads=threads)
     for batch in recorder.batches:
-        assert len(batch) <= texts
-        assert len(batch) == 1 or sum(len(text) + 32 for text in batch) <= chars
+        assert sum(len(text) + 32 for text in batch[:-1]) < chars
 
 
 def test_simultaneous_requests_share_a_batch() -> None:
@@ -108,28 +104,6 @@ def test_simultaneous_requests_share_a_batch() -> None:
         await asyncio.gather(first, *others)
 
     assert with_batcher(play).batches == [["first"], ["0", "1", "2", "3", "4"]]
-
-
-def test_single_client_does_not_wait() -> None:
-    async def play(batcher: Batcher, _: Recorder) -> None:
-        start = time.perf_counter()
-        for _ in range(3):
-            await send(batcher, "alone")
-        assert time.perf_counter() - start < 5
-
-    assert len(with_batcher(play, wait=60).batches) == 3
-
-
-def test_batch_wait_is_limited() -> None:
-    async def play(batcher: Batcher, recorder: Recorder) -> None:
-        first = await block(batcher, recorder)
-        others = [send(batcher, str(number)) for number in range(2)]
-        await asyncio.sleep(0.01)
-        recorder.may_continue.set()
-        await asyncio.wait_for(asyncio.gather(first, *others), 5)
-        await asyncio.wait_for(send(batcher, "later"), 5)
-
-    assert len(with_batcher(play, wait=0.3).batches) == 3
 
 
 def test_only_the_faulty_request_of_a_batch_fails() -> None:
@@ -167,7 +141,7 @@ def test_cancelled_requests_are_not_run() -> None:
     assert texts == ["first", "kept"]
 
 
-def test_large_request_does_not_block_a_small_one() -> None:
+def test_large_request_takes_a_slice_of_each_batch() -> None:
     async def play(batcher: Batcher, recorder: Recorder) -> None:
         first = await block(batcher, recorder)
         many = send(batcher, *(f"many {number}" for number in range(40)))
@@ -180,18 +154,55 @@ def test_large_request_does_not_block_a_small_one() -> None:
         await first
 
     batches = with_batcher(play).batches
-    assert "single" in batches[2]
+    # A slice is a quarter of a batch of 1,000 characters: seven texts of 38 or 39.
+    assert batches[1] == [*(f"many {number}" for number in range(7)), "single"]
+    assert all(len(batch) <= 7 for batch in batches[2:])
+
+
+def test_threads_share_the_slices_of_a_request() -> None:
+    """Both threads run at the same time: the recorder waits for the second batch."""
+    both = threading.Barrier(2, timeout=10)
+
+    def run(tasks: Sequence[Task]) -> list[bytes]:
+        both.wait()
+        return [task.text.encode() for task in tasks]
+
+    async def play() -> None:
+        batcher = Batcher(
+            run, threads=2, queue_chars=1000, deadline=1, metrics=Metrics(), max_batch_chars=4
+        )
+        texts = ["a", "b", "c", "d"]
+        assert await send(batcher, *texts) == [text.encode() for text in texts]
+        await batcher.close()
+
+    asyncio.run(play())
+
+
+def test_large_request_counts_as_one_slice() -> None:
+    async def play(batcher: Batcher, recorder: Recorder) -> None:
+        first = await block(batcher, recorder)
+        batcher._deadline = 1000.0  # all of it can be finished in time
+        large = send(batcher, *["x" * 68] * 9)
+        await asyncio.sleep(0.01)
+        assert batcher.has_room(900)
+        assert not batcher.has_room(10**9)  # but not in half of the deadline
+        recorder.may_continue.set()
+        await asyncio.gather(first, large)
+
+    with_batcher(play, queue=1000)
 
 
 def test_queue_is_limited_by_characters_of_work() -> None:
     async def play(batcher: Batcher, recorder: Recorder) -> None:
         assert batcher.has_room(10**9)  # the queue is empty
         first = await block(batcher, recorder)
-        pending = sum(Analyze(text).chars for text in ("first", "x" * 500))
+        pending = sum(Task("base", text).chars for text in ("first", "x" * 500))
         second = send(batcher, "x" * 500)
         await asyncio.sleep(0.01)
         assert batcher.has_room(1000 - pending)
+        assert not batcher.is_full
         assert not batcher.has_room(1001 - pending)
+        assert not batcher.is_full  # other requests may be smaller
         assert batcher.retry_after_seconds() == 1
         recorder.may_continue.set()
         await asyncio.gather(first, second)
@@ -200,9 +211,25 @@ def test_queue_is_limited_by_characters_of_work() -> None:
     with_batcher(play, queue=1000)
 
 
+def test_queue_stays_full_until_a_tenth_of_it_is_done() -> None:
+    async def play(batcher: Batcher, recorder: Recorder) -> None:
+        first = await block(batcher, recorder)
+        others = [send(batcher, "x" * 68) for _ in range(9)]
+        await asyncio.sleep(0.01)
+        assert not batcher.is_full
+        assert not batcher.has_room(100)
+        assert batcher.is_full
+        recorder.may_continue.set()
+        await asyncio.gather(first, *others)
+        assert not batcher.is_full
+
+    with_batcher(play, queue=1000)
+
+
 def test_cost_of_tasks() -> None:
-    assert Classify("x" * 100, ("a", "b", "c")).chars == 332
-    assert Classify("x" * 100, ()).chars == Analyze("x" * 100).chars == 132
+    assert Task("base", "x" * 100, ("a", "b", "c")).chars == 332
+    assert Task("base", "x" * 100, ()).chars == Task("base", "x" * 100).chars == 132
+    assert Task("base", "x" * 100, explains=True).chars == 232
 
 
 def test_stuck_batch_is_detected() -> None:

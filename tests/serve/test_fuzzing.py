@@ -14,7 +14,7 @@ from serve.service import running
 
 @pytest.mark.slow
 def test_generated_requests_cause_no_server_error(tmp_path: Path) -> None:
-    with running(Settings(port=0, model="fast"), tmp_path) as service:
+    with running(Settings(port=0, models=("fast",)), tmp_path) as service:
         number, wrong = fuzz(service.url, 20)
         assert wrong == ""
         assert number > 100

@@ -12,7 +12,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from capsar.sentences import MAX_SENTENCE_WORDS
-from capsar.serve.settings import ApiKeys, Settings
+from capsar.serve.settings import Settings
 from serve.service import Running, running
 
 pytestmark = pytest.mark.browser
@@ -27,7 +27,7 @@ KEY = "a key of some length"
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with running(Settings(port=0, model="fast"), tmp_path_factory.mktemp("page")) as found:
+    with running(Settings(port=0, models=("fast",)), tmp_path_factory.mktemp("page")) as found:
         yield found
 
 
@@ -246,8 +246,8 @@ def serious(page: Page) -> list[str]:
 
 
 def test_api_key_is_requested_if_needed(tmp_path: Path, browser: Browser) -> None:
-    keys = ApiKeys(("shop",), (sha256(KEY.encode()).digest(),))
-    with running(Settings(port=0, model="fast", api_keys=keys), tmp_path) as guarded:
+    keys = {sha256(KEY.encode()).hexdigest(): "shop"}
+    with running(Settings(port=0, models=("fast",), api_keys=keys), tmp_path) as guarded:
         page = browser.new_page()
         page.goto(guarded.url)
         expect(page.get_by_label("API key")).to_be_focused()

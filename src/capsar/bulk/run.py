@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
@@ -29,6 +28,7 @@ from capsar.bulk.rows import read_parquet, read_text
 from capsar.bulk.scoring import Scorer
 from capsar.bulk.worker import Task, WorkerSetup, make_run_id, remove_scratch
 from capsar.errors import CapsarError, ConfigError
+from capsar.inference.engine import num_cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -364,8 +364,3 @@ def _measure(file: PlannedFile, options: ScoreOptions, scorer: Scorer) -> tuple[
     texts = [len(str(row.text).encode("utf-8", "replace")) for row in rows]
     row_bytes = min(file.file.size / max(1, len(rows)), 1.25 * sum(texts) / max(1, len(rows)))
     return max(1.0, row_bytes), (time.monotonic() - start) / max(1, num_scored)
-
-
-def num_cores() -> int:
-    """Return the number of cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -43,7 +43,7 @@ app.command("inspect")(inspect_command)
 app.command("export")(export_command)
 app.command("score")(score_command)
 app.command("report")(report_command)
-app.command("serve")(serve_command)
+app.command("serve", context_settings={"auto_envvar_prefix": "CAPSAR_SERVE"})(serve_command)
 
 
 def _print_version(wanted: bool) -> None:

@@ -89,7 +89,8 @@ def score_command(  # noqa: PLR0913
     try:
         from capsar.bulk.executors import RetryPolicy
         from capsar.bulk.job import ScoreOptions
-        from capsar.bulk.run import EngineOptions, JobStoppedError, estimate, num_cores, score
+        from capsar.bulk.run import EngineOptions, JobStoppedError, estimate, score
+        from capsar.inference.engine import num_cores
     except ImportError as error:
         raise MissingExtraError("bulk", "Bulk scoring") from error
     options = ScoreOptions(

@@ -64,6 +64,11 @@ _FOLD_WEIGHTS = "session.disable_quant_qdq"
 """Dequantize weights stored as int8 once, when loading, and not in every run."""
 
 
+def num_cores() -> int:
+    """Return the number of cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 class _Graph(Protocol):
     """A graph that threads may share."""
 

@@ -90,7 +90,10 @@ def locate(text: str, aspect: Aspect) -> tuple[AspectSpan, ...]:
     if not isinstance(aspect, AspectSpan):
         raise DataError(f"An aspect is a string or an AspectSpan, got {type(aspect).__name__}")
     if aspect.end > len(text):
-        raise DataError(f"{aspect} ends outside the text, which has {len(text)} characters")
+        raise DataError(
+            f"The aspect at {aspect.start}:{aspect.end} ends outside the text, which has "
+            f"{len(text)} characters"
+        )
     return (aspect,)
 
 

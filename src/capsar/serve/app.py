@@ -1,93 +1,269 @@
-"""The ASGI application: routes of the API and files of the demo page."""
+"""The ASGI application: routes of the API, inference, and files of the demo page."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from hashlib import sha256
+import asyncio
+import logging
+from contextlib import asynccontextmanager
+from dataclasses import asdict, replace
 from http import HTTPStatus
+from itertools import islice
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import FileResponse
+from starlette.staticfiles import StaticFiles
 
-from capsar.serve.metrics import CONTENT_TYPE
-from capsar.serve.middleware import AdmissionMiddleware, RequestMiddleware
-from capsar.serve.schemas import (
-    OPERATIONS,
-    openapi_document,
-    parse_analyze,
-    parse_classify,
-    parse_explain,
+from capsar.bundle import find_bundle
+from capsar.errors import CapsarError, DataError
+from capsar.inference.analyzer import load
+from capsar.inference.inputs import locate
+from capsar.schema import CLASSES, SCHEMA_VERSION, AspectSpan, document
+from capsar.sentences import split_sentences
+from capsar.serve import schemas
+from capsar.serve.batcher import Batcher
+from capsar.serve.metrics import CONTENT_TYPE, Metrics
+from capsar.serve.middleware import (
+    LOG_FIELDS,
+    LimitMiddleware,
+    RequestMiddleware,
+    busy_response,
+    error_response,
 )
-from capsar.serve.service import Service, error_response, served_models
+from capsar.serve.settings import ASPECTS, BODY_BYTES, TEXT_CHARS, TEXTS
+from capsar.version import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+
     from starlette.types import ASGIApp
 
+    from capsar.inference.analyzer import Analyzer
+    from capsar.schema import Polarity
+    from capsar.serve.batcher import Task
     from capsar.serve.settings import Settings
 
-_FOLDER = Path(__file__).parent / "page"
-_MEDIA_TYPES = {
-    ".html": "text/html; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".svg": "image/svg+xml",
-}
+_LOGGER = logging.getLogger(__name__)
+_STUCK_SECONDS = 60.0
+_MAX_ERRORS = 5
+_PAGE = Path(__file__).parent / "page"
 
 
-@dataclass(frozen=True, slots=True)
-class Asset:
-    """A file of the demo page, held in memory."""
+class Service:
+    """The models, and the queue of their requests."""
 
-    content: bytes
-    media_type: str
-    tag: str
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.metrics = Metrics()
+        self.analyzers = {
+            name: load(source, backend=settings.backend)
+            for name, source in settings.sources.items()
+        }
+        self._default = next(iter(self.analyzers))
+        self.batcher = Batcher(
+            self._run_tasks,
+            threads=settings.num_threads,
+            queue_chars=settings.queue_chars,
+            deadline=settings.deadline,
+            metrics=self.metrics,
+        )
 
-    async def respond(self, request: Request) -> Response:
-        """Return the file, or 304 if the browser has cached it."""
-        headers = {"etag": self.tag, "cache-control": "no-cache"}
-        if request.headers.get("if-none-match") == self.tag:
-            return Response(status_code=304, headers=headers)
-        return Response(self.content, media_type=self.media_type, headers=headers)
+    @asynccontextmanager
+    async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
+        """Finish the queued work at the end."""
+        fields = {"models": list(self.analyzers), "threads": self.settings.num_threads}
+        _LOGGER.info("ready", extra={"fields": fields})
+        yield
+        await self.batcher.close()
+
+    async def respond(
+        self,
+        request: Request,
+        body: schemas.AnalyzeRequest | schemas.ClassifyRequest | schemas.ExplainRequest,
+    ) -> Response:
+        """Run the tasks of a request, and return the response."""
+        model = body.model or self._default
+        if model not in self.analyzers:
+            known = ", ".join(self.analyzers)
+            return error_response(422, f"model: this service has {known}, not {model[:100]!r}")
+        tasks = [replace(task, model=model) for task in body.tasks()]
+        chars = sum(task.chars for task in tasks)
+        request.scope[LOG_FIELDS] |= {"model": model, "texts": len(tasks), "chars": chars}
+        limit = self.settings.queue_chars
+        if chars > limit:
+            message = (
+                f"A request is limited to {limit} characters of work, got {chars}. {schemas.WORK}"
+            )
+            return error_response(413, f"{message} Send fewer texts per request.")
+        if not self.batcher.has_room(chars):
+            self.metrics.shed.inc()
+            return busy_response(self.batcher)
+        work = asyncio.ensure_future(self.batcher.run(tasks))
+        disconnect = asyncio.ensure_future(request.receive())
+        try:
+            await asyncio.wait(
+                {work, disconnect},
+                timeout=self.settings.deadline,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if not work.done():
+                if disconnect.done():
+                    return error_response(499, "The client has disconnected.")
+                return error_response(504, "The deadline was exceeded. Send fewer texts.")
+            results = work.result()
+        except CapsarError as error:
+            return error_response(422, str(error))
+        finally:
+            work.cancel()
+            disconnect.cancel()
+        is_batch = getattr(body, "texts", None) or getattr(body, "requests", None)
+        content = join_documents(results) if is_batch else results[0]
+        return Response(content, media_type="application/json")
+
+    async def status(self) -> Response:
+        """Report whether the service works; restart it if not."""
+        if not self.batcher.is_stuck(_STUCK_SECONDS):
+            return Response("ok\n", media_type="text/plain")
+        return error_response(503, "The service does not work.")
+
+    def _run_tasks(self, tasks: Sequence[Task]) -> list[bytes]:
+        """Run tasks; return a JSON document for each, as `capsar analyze --json` prints.
+
+        Raises:
+            CapsarError: If one of the tasks fails; then there is no result for any of them.
+        """
+        results: list[bytes] = [b""] * len(tasks)
+        groups: dict[tuple[str, bool], dict[int, Task]] = {}
+        for index, task in enumerate(tasks):
+            if task.explains:
+                results[index] = explain(self.analyzers[task.model], task)
+            else:
+                group = groups.setdefault((task.model, task.aspects is None), {})
+                group[index] = task
+        for (model, extracts), chosen in groups.items():
+            found = analyze(self.analyzers[model], list(chosen.values()), extracts=extracts)
+            for index, content in zip(chosen, found, strict=True):
+                results[index] = content
+        return results
 
 
-def read_assets() -> dict[str, Asset]:
-    """Return the files of the page by URL path; the path of the page itself is `/`."""
-    assets = {}
-    for path in sorted(_FOLDER.iterdir()):
-        content = path.read_bytes()
-        tag = f'"{sha256(content).hexdigest()[:16]}"'
-        name = "" if path.name == "index.html" else f"page/{path.name}"
-        assets[f"/{name}"] = Asset(content, _MEDIA_TYPES[path.suffix], tag)
-    return assets
+def analyze(analyzer: Analyzer, tasks: Sequence[Task], *, extracts: bool) -> Iterator[bytes]:
+    """Extract or classify the aspects of texts.
+
+    Raises:
+        DataError: If an aspect is not in its text.
+    """
+    texts = [task.text for task in tasks]
+    if extracts:
+        found = analyzer.analyze(texts)
+    else:
+        try:
+            found = analyzer.classify(texts, [task.aspects or () for task in tasks])
+        except DataError as error:
+            errors = list(islice(_aspect_errors(tasks), _MAX_ERRORS))
+            raise DataError("; ".join(errors) or str(error)) from None
+    for text, aspects in zip(texts, found, strict=True):
+        yield dumps(document(text, aspects, split_sentences(text))).encode("ascii")
+
+
+def _aspect_errors(tasks: Iterable[Task]) -> Iterator[str]:
+    """Yield an error with the path in the request for each aspect that is not in its text."""
+    for task in tasks:
+        for number, aspect in enumerate(task.aspects or ()):
+            try:
+                locate(task.text, aspect)
+            except DataError as error:
+                yield f"{task.path}aspects[{number}]: {error}"
+
+
+def explain(analyzer: Analyzer, task: Task) -> bytes:
+    """Return the explanation of a text or of an aspect of it.
+
+    Raises:
+        DataError: If the aspect is not in the text.
+    """
+    aspect = task.aspects[0] if task.aspects else None
+    try:
+        explanation = analyzer.explain(task.text, aspect)
+    except DataError as error:
+        raise DataError(f"aspect: {error}") from None
+
+    def rounded(scores: Mapping[Polarity, Sequence[float]]) -> dict[str, list[float]]:
+        return {str(name): [round(score, 4) for score in row] for name, row in scores.items()}
+
+    content = {
+        "schema_version": SCHEMA_VERSION,
+        "text": explanation.text,
+        "aspect": asdict(aspect) if isinstance(aspect, AspectSpan) else aspect,
+        "words": [[start, end] for start, end in explanation.words],
+        "lengths": {str(name): round(score, 6) for name, score in explanation.lengths.items()},
+        "aspect_scores": rounded(explanation.aspect_scores),
+        "attributions": rounded(explanation.attributions),
+    }
+    return dumps(content).encode("ascii")
+
+
+def join_documents(documents: Sequence[bytes]) -> bytes:
+    """Return the response to a request of several texts.
+
+    >>> join_documents([b'{"text": "a"}', b'{"text": "b"}']).decode()
+    '{"schema_version": 1, "documents": [{"text": "a"}, {"text": "b"}]}'
+    """
+    return b'{"schema_version": %d, "documents": [%s]}' % (SCHEMA_VERSION, b", ".join(documents))
+
+
+def describe_models(settings: Settings) -> dict[str, Any]:
+    """Return the content of `GET /v1/models`."""
+    models = []
+    for name, source in settings.sources.items():
+        bundle = find_bundle(source)
+        section = bundle.config.get("trained_on")
+        trained_on = section if isinstance(section, dict) else {}
+        models.append(
+            {
+                "name": name,
+                "sha256": bundle.fingerprint(),
+                "classes": [str(polarity) for polarity in CLASSES],
+                "capsar_version": str(bundle.config.get("capsar_version", "")),
+                "trained_on": str(trained_on.get("train", "")),
+                "license": str(trained_on.get("license", "")),
+            }
+        )
+    limits = {"queue_chars": settings.queue_chars, "text_chars": TEXT_CHARS, "texts": TEXTS}
+    limits |= {"aspects": ASPECTS, "body_bytes": BODY_BYTES}
+    return {"schema_version": SCHEMA_VERSION, "models": models, "limits": limits}
 
 
 def create_app(settings: Settings) -> ASGIApp:
-    """Return the service as an ASGI application."""
+    """Load the models and return the service as an ASGI application.
+
+    Raises:
+        ArtifactError: If a model cannot be used.
+    """
     service = Service(settings)
-    # The documentation pages of FastAPI load scripts from another host.
-    app = FastAPI(lifespan=service.lifespan, docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(Exception, _internal_error)
-    _add_api(app, service)
-    _add_status(app, service)
-    _add_page(app)
-    document = dumps(openapi_document(app, has_keys=settings.api_keys is not None))
-
-    @app.get("/v1/openapi.json", include_in_schema=False)
-    async def openapi() -> Response:
-        return Response(document, media_type="application/json")
-
+    app = FastAPI(
+        title="CAPSAR",
+        version=__version__,
+        description=schemas.DESCRIPTION,
+        lifespan=service.lifespan,
+        openapi_url="/v1/openapi.json",
+        docs_url=None,  # the documentation pages of FastAPI load scripts from another host
+        redoc_url=None,
+        servers=[{"url": settings.root_path or "/"}],
+    )
+    _add_error_handlers(app)
+    _add_routes(app, service)
+    app.mount("/page", StaticFiles(directory=_PAGE))
+    if settings.api_keys is not None:
+        _require_keys(app.openapi())
     routes = frozenset(getattr(route, "path", "") for route in app.routes)
-    layers: ASGIApp = AdmissionMiddleware(
-        app,
-        batcher=lambda: service.batcher,
-        limits=settings.limits,
-        metrics=service.metrics,
-        api_keys=settings.api_keys,
+    layers: ASGIApp = LimitMiddleware(
+        app, batcher=service.batcher, settings=settings, metrics=service.metrics
     )
     if settings.origins:
         layers = CORSMiddleware(
@@ -100,68 +276,66 @@ def create_app(settings: Settings) -> ASGIApp:
     return RequestMiddleware(layers, metrics=service.metrics, routes=routes)
 
 
-def _add_api(app: FastAPI, service: Service) -> None:
-    @app.post("/v1/analyze", **OPERATIONS["analyze"])
-    async def analyze(request: Request) -> Response:
+def _add_routes(app: FastAPI, service: Service) -> None:
+    models = dumps(describe_models(service.settings))
+
+    @app.post("/v1/analyze", responses=schemas.responses(schemas.Document | schemas.Documents))
+    async def analyze(request: Request, body: schemas.AnalyzeRequest) -> Response:
         """Extract the aspects of one or several texts and their sentiment."""
-        return await service.handle(request, parse_analyze)
+        return await service.respond(request, body)
 
-    @app.post("/v1/classify", **OPERATIONS["classify"])
-    async def classify(request: Request) -> Response:
+    @app.post("/v1/classify", responses=schemas.responses(schemas.Document | schemas.Documents))
+    async def classify(request: Request, body: schemas.ClassifyRequest) -> Response:
         """Predict the sentiment toward given aspects."""
-        return await service.handle(request, parse_classify)
+        return await service.respond(request, body)
 
-    @app.post("/v1/explain", **OPERATIONS["explain"])
-    async def explain(request: Request) -> Response:
+    @app.post("/v1/explain", responses=schemas.responses(schemas.ExplainResponse))
+    async def explain(request: Request, body: schemas.ExplainRequest) -> Response:
         """Return aspect scores and attributions: the words that each sentiment depends on."""
-        return await service.handle(request, parse_explain)
+        return await service.respond(request, body)
 
-
-def _add_status(app: FastAPI, service: Service) -> None:
-    models = dumps(served_models(service.settings))
-
-    @app.get("/v1/models", **OPERATIONS["models"])
+    @app.get("/v1/models", responses=schemas.responses(schemas.ModelsResponse, 401))
     async def models_served() -> Response:
-        """Return the served model and the limits of a request."""
+        """Return the served models and the limits of a request."""
         return Response(models, media_type="application/json")
 
-    @app.head("/healthz", include_in_schema=False)
-    @app.get("/healthz", **OPERATIONS["healthz"])
-    async def healthz() -> Response:
-        """Report whether the process works; restart it if not."""
-        return _status(is_ok=service.is_working)
-
-    @app.head("/readyz", include_in_schema=False)
-    @app.get("/readyz", **OPERATIONS["readyz"])
-    async def readyz() -> Response:
-        """Report whether the model is loaded and requests are accepted."""
-        return _status(is_ok=service.is_working)
-
-    @app.get("/metrics", **OPERATIONS["metrics"])
+    @app.get("/metrics", responses=schemas.responses(None, 401))
     async def metrics() -> Response:
-        """Return the Prometheus metrics of all workers."""
+        """Return the Prometheus metrics."""
         return Response(service.metrics.text(), media_type=CONTENT_TYPE)
 
+    @app.get("/", include_in_schema=False)
+    async def page() -> Response:
+        return FileResponse(_PAGE / "index.html")
 
-def _status(*, is_ok: bool) -> Response:
-    if is_ok:
-        return Response("ok\n", media_type="text/plain")
-    return error_response(503, "The service is not ready.")
-
-
-def _add_page(app: FastAPI) -> None:
-    for path, asset in read_assets().items():
-        app.add_api_route(path, asset.respond, methods=["GET"], include_in_schema=False)
-
-
-async def _http_error(_: Request, error: Exception) -> Response:
-    if not isinstance(error, HTTPException):
-        raise error
-    status = error.status_code
-    response = error_response(status, f"{HTTPStatus(status).phrase}: see /v1/openapi.json.")
-    response.headers.update(error.headers or {})
-    return response
+    for path in ("/healthz", "/readyz"):
+        app.add_api_route(
+            path, service.status, methods=["GET"], responses=schemas.responses(None, 503)
+        )
+        app.add_api_route(path, service.status, methods=["HEAD"], include_in_schema=False)
 
 
-async def _internal_error(_: Request, __: Exception) -> Response:
-    return error_response(500, "Internal error; the log of the service has details.")
+def _require_keys(openapi: dict[str, Any]) -> None:
+    """Add the API keys to the OpenAPI document."""
+    openapi["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    for path, operations in openapi["paths"].items():
+        for operation in operations.values():
+            if path.startswith(("/v1/", "/metrics")):
+                operation["security"] = [{"key": []}]
+
+
+def _add_error_handlers(app: FastAPI) -> None:
+    @app.exception_handler(HTTPException)
+    async def http_error(_: Request, error: HTTPException) -> Response:
+        status, message = error.status_code, error.detail
+        if message == HTTPStatus(status).phrase:
+            message += ": see /v1/openapi.json."
+        return error_response(status, message, headers=dict(error.headers or {}))
+
+    @app.exception_handler(RequestValidationError)
+    async def validation_error(_: Request, error: RequestValidationError) -> Response:
+        return error_response(422, schemas.describe_errors(error))
+
+    @app.exception_handler(Exception)
+    async def internal_error(_: Request, __: Exception) -> Response:
+        return error_response(500, "Internal error; the log of the service has details.")

@@ -4,28 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import sys
 import traceback
 from datetime import UTC, datetime
-from pathlib import Path
+from functools import partial
 from typing import Any
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    generate_latest,
-    multiprocess,
-)
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-MULTIPROCESS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""Environment variable of the folder through which workers share their metrics."""
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
-_TEXTS = (1, 2, 4, 8, 16, 32, 64)
+_TEXTS = (1, 2, 4, 8, 16, 32, 64, 128)
 _CHARS = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 
 
@@ -80,53 +70,34 @@ def start_logging(level: str) -> None:
 
 
 class Metrics:
-    """Metrics of one worker, in their own registry."""
+    """Metrics of a service, in their own registry."""
 
     def __init__(self) -> None:
-        self._registry = CollectorRegistry()
-        self.requests = Counter(
-            "capsar_requests",
-            "Responses sent.",
-            ("route", "status"),
-            registry=self._registry,
+        self._registry = registry = CollectorRegistry()
+        counter, histogram = (
+            partial(Counter, registry=registry),
+            partial(Histogram, registry=registry),
         )
-        self.latency = Histogram(
+        self.requests = counter("capsar_requests", "Responses sent.", ("route", "status"))
+        self.latency = histogram(
             "capsar_request_seconds",
             "Time from the headers of a request to the end of its response, without errors.",
             ("route",),
             buckets=_SECONDS,
-            registry=self._registry,
         )
-        self.shed = Counter(
-            "capsar_shed",
-            "Requests rejected because the queue was full.",
-            registry=self._registry,
-        )
-        self.dropped = Counter(
+        self.shed = counter("capsar_shed", "Requests rejected because the queue was full.")
+        self.dropped = counter(
             "capsar_dropped",
             "Queued requests dropped because the client disconnected or the deadline passed.",
-            registry=self._registry,
         )
-        self.queue_chars = Gauge(
-            "capsar_queue_chars",
-            "Characters of work that are queued or in progress.",
-            multiprocess_mode="livesum",
-            registry=self._registry,
+        help_text = "Characters of work that are queued or in progress."
+        self.queue_chars = Gauge("capsar_queue_chars", help_text, registry=registry)
+        self._batch_texts = histogram("capsar_batch_texts", "Texts per batch.", buckets=_TEXTS)
+        self._batch_chars = histogram(
+            "capsar_batch_chars", "Characters of work per batch.", buckets=_CHARS
         )
-        self._batch_texts = Histogram(
-            "capsar_batch_texts", "Texts per batch.", buckets=_TEXTS, registry=self._registry
-        )
-        self._batch_chars = Histogram(
-            "capsar_batch_chars",
-            "Characters of work per batch.",
-            buckets=_CHARS,
-            registry=self._registry,
-        )
-        self._batch_seconds = Histogram(
-            "capsar_batch_seconds",
-            "Time to run a batch.",
-            buckets=_SECONDS,
-            registry=self._registry,
+        self._batch_seconds = histogram(
+            "capsar_batch_seconds", "Time to run a batch.", buckets=_SECONDS
         )
 
     def observe_batch(self, texts: int, chars: int, seconds: float) -> None:
@@ -136,30 +107,5 @@ class Metrics:
         self._batch_seconds.observe(seconds)
 
     def text(self) -> bytes:
-        """Return the metrics of all workers in the Prometheus text format."""
-        registry = self._registry
-        if MULTIPROCESS_FOLDER in os.environ:
-            registry = CollectorRegistry()
-            multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-        return generate_latest(registry)
-
-
-def remove_dead_workers() -> None:
-    """Remove the gauges of workers that were killed."""
-    folder = os.environ.get(MULTIPROCESS_FOLDER)
-    if folder is None:
-        return
-    for path in Path(folder).glob("gauge_live*_*.db"):
-        pid = int(path.stem.rpartition("_")[2])
-        if not _is_alive(pid):
-            multiprocess.mark_process_dead(pid)  # type: ignore[no-untyped-call]
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+        """Return the metrics in the Prometheus text format."""
+        return generate_latest(self._registry)

@@ -1,26 +1,30 @@
-"""ASGI middleware: error responses, response headers, access log, API keys and admission."""
+"""ASGI middleware: response headers, access log, API keys, and limits of requests."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import re
 import time
+from hashlib import sha256
 from json import dumps
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
 
+from capsar.serve.settings import BODY_BYTES
+
+if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from capsar.serve.batcher import Batcher
     from capsar.serve.metrics import Metrics
-    from capsar.serve.settings import ApiKeys, Limits
+    from capsar.serve.settings import Settings
 
 LOG_FIELDS = "capsar.log_fields"
 """Key of a request's scope that holds the fields of its log line; none of them contains text."""
-JSON = b"application/json"
 _LOGGER = logging.getLogger("capsar.serve.access")
 _ERROR_NAMES = {
     400: "bad_request",
@@ -31,7 +35,6 @@ _ERROR_NAMES = {
     413: "too_large",
     415: "not_json",
     422: "invalid_request",
-    431: "too_large",
     499: "client_closed_request",
     500: "internal_error",
     503: "busy",
@@ -43,7 +46,7 @@ _POLICY = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
-SECURITY_HEADERS: tuple[tuple[bytes, bytes], ...] = (
+_SECURITY_HEADERS: tuple[tuple[bytes, bytes], ...] = (
     (b"content-security-policy", _POLICY.encode("ascii")),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -54,46 +57,29 @@ SECURITY_HEADERS: tuple[tuple[bytes, bytes], ...] = (
 )
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/=+@-]{1,128}")
 """Request ids accepted from clients: no spaces, quotes or line ends, since they are logged."""
-_METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 _QUIET_ROUTES = {"/healthz", "/readyz", "/metrics"}
 _PROTECTED = ("/v1/", "/metrics")
 _PUBLIC = "/v1/openapi.json"
-_POST_ROUTES = ("/v1/analyze", "/v1/classify", "/v1/explain")
 _BEARER = b"bearer "
 
 
-def error_body(status: int, message: str, name: str = "") -> bytes:
-    """Return the body of an error response; `name` defaults to the name of the status.
+def error_response(
+    status: int, message: str, *, name: str = "", headers: dict[str, str] | None = None
+) -> Response:
+    """Return an error response; `name` defaults to the name of the status.
 
-    >>> error_body(503, "Retry in 2 s.").decode()
+    >>> error_response(503, "Retry in 2 s.").body.decode()
     '{"error": "busy", "message": "Retry in 2 s."}'
     """
     content = {"error": name or _ERROR_NAMES.get(status, "internal_error"), "message": message}
-    return dumps(content).encode("ascii")
+    return Response(dumps(content), status, headers, "application/json")
 
 
-async def send_error(
-    send: Send,
-    status: int,
-    message: str,
-    *headers: tuple[bytes, bytes],
-    name: str = "",
-    close: bool = False,
-) -> None:
-    """Send an error response, and close the connection if `close` is set."""
-    body = error_body(status, message, name)
-    sent = [(b"content-type", JSON), (b"content-length", b"%d" % len(body)), *headers]
-    if close:
-        sent.append((b"connection", b"close"))
-    await send({"type": "http.response.start", "status": status, "headers": sent})
-    await send({"type": "http.response.body", "body": body})
-
-
-async def send_busy(send: Send, retry_after_seconds: int, *, close: bool = False) -> None:
-    """Send 503 with the time after which to retry."""
-    message = f"The queue is full. Retry in {retry_after_seconds} s."
-    retry = (b"retry-after", b"%d" % retry_after_seconds)
-    await send_error(send, _BUSY, message, retry, close=close)
+def busy_response(batcher: Batcher) -> Response:
+    """Return 503 with the time after which to retry."""
+    seconds = str(batcher.retry_after_seconds())
+    message = f"The queue is full. Retry in {seconds} s."
+    return error_response(_BUSY, message, headers={"retry-after": seconds})
 
 
 class RequestMiddleware:
@@ -118,7 +104,7 @@ class RequestMiddleware:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = [*message.get("headers", ()), *SECURITY_HEADERS]
+                headers = [*message.get("headers", ()), *_SECURITY_HEADERS]
                 headers.append((b"x-request-id", request_id.encode("ascii")))
                 if not any(name == b"cache-control" for name, _ in headers):
                     headers.append((b"cache-control", b"no-store"))
@@ -132,7 +118,8 @@ class RequestMiddleware:
 
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
         # An unknown path is not logged: it may contain text.
-        route = scope["path"] if scope["path"] in self._routes else "other"
+        path = _route_path(scope)
+        route = path if path in self._routes else "other"
         self._metrics.requests.labels(route, status).inc()
         if status < 400:  # noqa: PLR2004
             self._metrics.latency.labels(route).observe(seconds)
@@ -140,12 +127,17 @@ class RequestMiddleware:
         if not _LOGGER.isEnabledFor(level):  # rejecting a request must be cheap
             return
         fields = {
-            "method": scope["method"] if scope["method"] in _METHODS else "other",
+            "method": scope["method"],
             "route": route,
             "status": status,
             "ms": round(1000 * seconds, 1),
         }
         _LOGGER.log(level, "request", extra={"fields": fields | scope[LOG_FIELDS]})
+
+
+def _route_path(scope: Scope) -> str:
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
 
 
 def _request_id(scope: Scope) -> str:
@@ -154,138 +146,95 @@ def _request_id(scope: Scope) -> str:
     return sent.decode("ascii") if _REQUEST_ID.fullmatch(sent) else os.urandom(8).hex()
 
 
-class _TooLargeError(Exception):
-    """The body is larger than allowed."""
-
-
-class _FullError(Exception):
-    """The bodies being received are too large together, or the queue is full."""
-
-
-class AdmissionMiddleware:
-    """Checks API key, size, content type and queue, and rejects a request as early as possible."""
+class LimitMiddleware:
+    """Checks API key, queue, content type and size, and rejects a request as early as possible."""
 
     def __init__(
         self,
         app: ASGIApp,
         *,
-        batcher: Callable[[], Batcher],
-        limits: Limits,
+        batcher: Batcher,
+        settings: Settings,
         metrics: Metrics,
-        api_keys: ApiKeys | None,
     ) -> None:
         self._app = app
         self._batcher = batcher
-        self._limits = limits
+        self._settings = settings
         self._metrics = metrics
-        self._api_keys = api_keys
-        self._receiving_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or reject it."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        headers: dict[bytes, bytes] = dict(scope["headers"])
-        path: str = scope["path"]
-        if self._api_keys and path.startswith(_PROTECTED) and path != _PUBLIC:
-            key = _bearer_key(headers)
-            name = self._api_keys.name_of(key)
-            if name is None:
-                scope[LOG_FIELDS]["refused"] = "unknown key" if key else "no key"
-                await _send_unauthorized(send, has_key=bool(key))
+        if scope["type"] == "http":
+            headers: dict[bytes, bytes] = dict(scope["headers"])
+            rejected = self._check_key(scope, headers) or self._check_body(scope, headers)
+            if rejected:
+                await rejected(scope, receive, send)
                 return
-            scope[LOG_FIELDS]["key"] = name
-        if scope["method"] != "POST" or path not in _POST_ROUTES:  # no body is read there
-            await self._app(scope, receive, send)
-            return
-        length = headers.get(b"content-length", b"")
-        size = int(length) if length.isdigit() else 0
-        try:
-            self._check(size)
-            if not _is_json(headers):
-                message = "Send JSON, with the header Content-Type: application/json."
-                await send_error(send, 415, message)
-                return
-            body = await self._read(receive)
-            if body is None:
-                return  # the client has disconnected
-            self._check(len(body))
-        except _TooLargeError:
-            message = (
-                f"The body must not exceed {self._limits.body_bytes} bytes. "
-                "Send fewer texts per request."
-            )
-            await send_error(send, 413, message)
-            return
-        except _FullError:
-            self._metrics.shed.inc()
-            await send_busy(send, self._batcher().retry_after_seconds())
-            return
-        await self._app(scope, _replay(body, receive), send)
+            if scope["method"] == "POST":
+                receive = self._limit_body(receive)
+        await self._app(scope, receive, send)
 
-    def _check(self, size: int) -> None:
-        if size > self._limits.body_bytes:
-            raise _TooLargeError
-        if not self._batcher().has_room(size):
-            raise _FullError
-
-    async def _read(self, receive: Receive) -> bytes | None:
-        """Read a body up to the limit; return None if the client disconnects."""
-        chunks: list[bytes] = []
-        size = 0
-        try:
-            while True:
-                message = await receive()
-                if message["type"] != "http.request":
-                    return None
-                chunk: bytes = message.get("body", b"")
-                chunks.append(chunk)
-                size += len(chunk)
-                self._receiving_bytes += len(chunk)
-                if size > self._limits.body_bytes:
-                    raise _TooLargeError
-                if not message.get("more_body", False):
-                    return b"".join(chunks)
-                if self._receiving_bytes > self._limits.bodies_bytes:
-                    raise _FullError
-        finally:
-            self._receiving_bytes -= size
-
-
-def _bearer_key(headers: dict[bytes, bytes]) -> bytes:
-    sent = headers.get(b"authorization", b"")
-    return sent[len(_BEARER) :].strip() if sent[: len(_BEARER)].lower() == _BEARER else b""
-
-
-async def _send_unauthorized(send: Send, *, has_key: bool) -> None:
-    """Send 401 for a missing or an unknown key, as in RFC 6750, section 3."""
-    if has_key:
+    def _check_key(self, scope: Scope, headers: dict[bytes, bytes]) -> Response | None:
+        """Return 401 for a missing or an unknown key, as in RFC 6750, section 3."""
+        path, keys = _route_path(scope), self._settings.api_keys
+        if keys is None or not path.startswith(_PROTECTED) or path == _PUBLIC:
+            return None
+        sent = headers.get(b"authorization", b"")
+        key = sent[len(_BEARER) :].strip() if sent[: len(_BEARER)].lower() == _BEARER else b""
+        owner = keys.get(sha256(key).hexdigest())
+        if owner is not None:
+            scope[LOG_FIELDS]["key"] = owner
+            return None
+        scope[LOG_FIELDS]["refused"] = "unknown key" if key else "no key"
+        if not key:
+            message = "This service requires an API key. Send the header Authorization: Bearer KEY."
+            return error_response(401, message, headers={"www-authenticate": "Bearer"})
         message = (
             "The API key is not valid: it is mistyped or was revoked. Request a new key from the "
             "operator of this service."
         )
-        challenge = (b"www-authenticate", b'Bearer error="invalid_token"')
-        await send_error(send, 401, message, challenge, name="invalid_api_key")
-        return
-    message = "This service requires an API key. Send the header Authorization: Bearer KEY."
-    await send_error(send, 401, message, (b"www-authenticate", b"Bearer"))
+        challenge = {"www-authenticate": 'Bearer error="invalid_token"'}
+        return error_response(401, message, name="invalid_api_key", headers=challenge)
+
+    def _check_body(self, scope: Scope, headers: dict[bytes, bytes]) -> Response | None:
+        """Reject a body before it is received."""
+        if scope["method"] != "POST" or not _route_path(scope).startswith("/v1/"):
+            return None
+        length = headers.get(b"content-length", b"")
+        if length.isdigit() and int(length) > BODY_BYTES:
+            return error_response(413, _TOO_LARGE)
+        if self._batcher.is_full:
+            self._metrics.shed.inc()
+            return busy_response(self._batcher)
+        media_type = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        if media_type != b"application/json" or b"content-encoding" in headers:
+            message = "Send JSON, with the header Content-Type: application/json."
+            return error_response(415, message)
+        return None
+
+    def _limit_body(self, receive: Receive) -> Receive:
+        """Return a `receive` that fails for a body that is too large or too slow."""
+        left, has_more = BODY_BYTES, True
+        end = asyncio.get_running_loop().time() + self._settings.body_timeout
+
+        async def receive_limited() -> Message:
+            nonlocal left, has_more
+            if not has_more:
+                return await receive()
+            try:
+                async with asyncio.timeout_at(end):
+                    message = await receive()
+            except TimeoutError:
+                seconds = self._settings.body_timeout
+                reason = f"The body was not received in {seconds:g} s."
+                raise HTTPException(408, reason, {"connection": "close"}) from None
+            left -= len(message.get("body", b""))
+            has_more = message.get("more_body", False)
+            if left < 0:
+                raise HTTPException(413, _TOO_LARGE)
+            return message
+
+        return receive_limited
 
 
-def _is_json(headers: dict[bytes, bytes]) -> bool:
-    media_type = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-    return media_type == b"application/json" and b"content-encoding" not in headers
-
-
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that yields a body that was read already, then the messages after it."""
-    is_sent = False
-
-    async def next_message() -> Message:
-        nonlocal is_sent
-        if is_sent:
-            return await receive()
-        is_sent = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return next_message
+_TOO_LARGE = f"The body must not exceed {BODY_BYTES} bytes. Send fewer texts per request."

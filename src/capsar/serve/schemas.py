@@ -1,57 +1,39 @@
-"""Request and response schemas, strict parsing of requests, and the OpenAPI document."""
+"""Schemas of requests and responses, and the OpenAPI document that describes them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from fastapi.openapi.utils import get_openapi
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Discriminator,
-    Field,
-    Tag,
-    TypeAdapter,
-    ValidationError,
-)
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic_core import PydanticCustomError
 
-from capsar.errors import DataError
 from capsar.schema import AspectSpan
-from capsar.serve.handlers import CHARS_PER_TEXT, Analyze, Classify, Explain
-from capsar.version import __version__
+from capsar.serve.batcher import CHARS_PER_TEXT, Task
+from capsar.serve.settings import ASPECTS, TEXT_CHARS, TEXTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Self
 
-    from fastapi import FastAPI
-
-    from capsar.serve.handlers import Task
-    from capsar.serve.settings import Limits
+    from fastapi.exceptions import RequestValidationError
 
 _MAX_ERRORS = 5
-_ONE, _MANY = "<one>", "<many>"
-"""Tags of the two forms of a body or an aspect; pydantic adds them to the path of an error."""
-_ERROR_TEXTS = {
-    "missing": "is missing",
-    "extra_forbidden": "is not expected here",
-    "string_type": "must be a string",
-    "model_type": "must be an object",
-    "list_type": "must be a list",
-    "int_type": "must be a whole number",
-    "too_short": "must not be empty",
-}
-"""Messages that replace those of pydantic, which mention Python types."""
+_NAME, _OFFSETS = "<name>", "<offsets>"
+"""Tags of the two forms of an aspect; pydantic adds them to the path of an error."""
 _SENTIMENT = Literal["negative", "neutral", "positive"]
-_Body = TypeVar("_Body")
 WORK = (
     f"A text counts as its characters plus {CHARS_PER_TEXT}; `classify` counts the characters once "
     "per aspect, `explain` twice."
 )
 """How characters of work are counted."""
+_TEXT = "Great food, terrible service, and the soup was cold."
+_Text = Annotated[str, Field(max_length=TEXT_CHARS)]
 
 
 class _Request(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True
+    )
 
 
 class _Response(BaseModel):
@@ -64,51 +46,121 @@ class AspectOffsets(_Request):
     start: Annotated[int, Field(ge=0, le=2**31)]
     end: Annotated[int, Field(ge=1, le=2**31)]
 
+    @model_validator(mode="after")
+    def _check_order(self) -> Self:
+        if self.start >= self.end:
+            message = "start must be below end, got {start} and {end}"
+            raise PydanticCustomError("order", message, self.model_dump())
+        return self
+
 
 def _aspect_kind(content: Any) -> str | None:  # noqa: ANN401  (any JSON value)
-    return _ONE if isinstance(content, str) else _MANY if isinstance(content, dict) else None
+    return _NAME if isinstance(content, str) else _OFFSETS if isinstance(content, dict) else None
 
 
 AspectInput = Annotated[
-    Annotated[str, Tag(_ONE)] | Annotated[AspectOffsets, Tag(_MANY)],
+    Annotated[str, Tag(_NAME)] | Annotated[AspectOffsets, Tag(_OFFSETS)],
     Discriminator(
         _aspect_kind,
         custom_error_type="aspect_type",
         custom_error_message="must be a string, or an object with start and end",
     ),
 ]
+_Aspects = Annotated[list[AspectInput], Field(min_length=1, max_length=ASPECTS)]
 
 
-class AnalyzeRequest(_Request):
-    """One text."""
-
-    text: str
-
-
-class AnalyzeBatch(_Request):
-    """Several texts."""
-
-    texts: Annotated[list[str], Field(min_length=1)]
+def _task(text: str, aspects: Sequence[str | AspectOffsets] | None = None, path: str = "") -> Task:
+    spans = None
+    if aspects is not None:
+        spans = tuple(a if isinstance(a, str) else AspectSpan(a.start, a.end) for a in aspects)
+    return Task("", text, spans, path=path)
 
 
-class ClassifyRequest(_Request):
+class _ModelRequest(_Request):
+    model: str | None = None
+    """The name of a served model; the first of `/v1/models` if it is not given."""
+
+
+class AnalyzeRequest(_ModelRequest):
+    """One text or several texts."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"text": _TEXT}, {"texts": [_TEXT, "Fine."]}]}
+    )
+    text: _Text | None = None
+    texts: Annotated[list[_Text], Field(min_length=1, max_length=TEXTS)] | None = None
+
+    @model_validator(mode="after")
+    def _check_form(self) -> Self:
+        _check_forms(self, {"text"}, {"texts"})
+        return self
+
+    def tasks(self) -> list[Task]:
+        """Return the tasks of the request."""
+        return [_task(text) for text in self.texts or [self.text or ""]]
+
+
+class ClassifyItem(_Request):
     """A text and its aspects, each as its exact characters or as offsets."""
 
-    text: str
-    aspects: Annotated[list[AspectInput], Field(min_length=1)]
+    text: _Text
+    aspects: _Aspects
 
 
-class ClassifyBatch(_Request):
-    """Several texts with their aspects."""
+class ClassifyRequest(_ModelRequest):
+    """A text with its aspects, or several in `requests`."""
 
-    requests: Annotated[list[ClassifyRequest], Field(min_length=1)]
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"text": _TEXT, "aspects": ["food", {"start": 21, "end": 28}]},
+                {"requests": [{"text": _TEXT, "aspects": ["soup"]}]},
+            ]
+        }
+    )
+    text: _Text | None = None
+    aspects: _Aspects | None = None
+    requests: Annotated[list[ClassifyItem], Field(min_length=1, max_length=TEXTS)] | None = None
+
+    @model_validator(mode="after")
+    def _check_form(self) -> Self:
+        _check_forms(self, {"text", "aspects"}, {"requests"})
+        return self
+
+    def tasks(self) -> list[Task]:
+        """Return the tasks of the request."""
+        if self.requests is None:
+            return [_task(self.text or "", self.aspects)]
+        return [
+            _task(item.text, item.aspects, f"requests[{number}].")
+            for number, item in enumerate(self.requests)
+        ]
 
 
-class ExplainRequest(_Request):
+class ExplainRequest(_ModelRequest):
     """A text, and the aspect to explain; without one, the text as a whole."""
 
-    text: str
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"text": _TEXT}, {"text": _TEXT, "aspect": "soup"}]}
+    )
+    text: _Text
     aspect: AspectInput | None = None
+
+    def tasks(self) -> list[Task]:
+        """Return the task of the request."""
+        own = _task(self.text, () if self.aspect is None else (self.aspect,))
+        return [Task("", own.text, own.aspects, explains=True)]
+
+
+Body = AnalyzeRequest | ClassifyRequest | ExplainRequest
+
+
+def _check_forms(body: AnalyzeRequest | ClassifyRequest, *forms: set[str]) -> None:
+    """Check that a body has the fields of one of its forms, and no others."""
+    given = {name for name, value in body if value is not None and name != "model"}
+    if given not in forms:
+        names = ", or with ".join(" and ".join(sorted(form, reverse=True)) for form in forms)
+        raise PydanticCustomError("form", "must be an object with {names}", {"names": names})
 
 
 class AspectResult(_Response):
@@ -191,7 +243,7 @@ class RequestLimits(_Response):
 
 
 class ModelsResponse(_Response):
-    """The served model and the limits of a request."""
+    """The served models, the default first, and the limits of a request."""
 
     schema_version: int
     models: list[ModelInfo]
@@ -207,220 +259,62 @@ class ErrorResponse(_Response):
     """What was expected, what was received, and what to do."""
 
 
-def _kind(one: str, many: str) -> Discriminator:
-    def kind(content: Any) -> str | None:  # noqa: ANN401  (any JSON value)
-        if not isinstance(content, dict):
-            return None
-        return _MANY if many in content else _ONE
-
-    return Discriminator(
-        kind,
-        custom_error_type="body_type",
-        custom_error_message=f"must be an object with {one} or with {many}",
-    )
-
-
-ANALYZE: TypeAdapter[AnalyzeRequest | AnalyzeBatch] = TypeAdapter(
-    Annotated[
-        Annotated[AnalyzeRequest, Tag(_ONE)] | Annotated[AnalyzeBatch, Tag(_MANY)],
-        _kind("text", "texts"),
-    ]
-)
-CLASSIFY: TypeAdapter[ClassifyRequest | ClassifyBatch] = TypeAdapter(
-    Annotated[
-        Annotated[ClassifyRequest, Tag(_ONE)] | Annotated[ClassifyBatch, Tag(_MANY)],
-        _kind("text and aspects", "requests"),
-    ]
-)
-EXPLAIN: TypeAdapter[ExplainRequest] = TypeAdapter(ExplainRequest)
-
-
-def parse_analyze(body: bytes, limits: Limits) -> tuple[list[Task], bool]:
-    """Return the tasks of a body, and whether it is a batch of several texts.
-
-    Raises:
-        DataError: If the body is invalid or exceeds a limit.
-    """
-    request = _parse(ANALYZE, body)
-    if isinstance(request, AnalyzeRequest):
-        return _check_sizes([Analyze(request.text)], ["text"], limits), False
-    paths = [f"texts[{number}]" for number in range(len(request.texts))]
-    return _check_sizes([Analyze(text) for text in request.texts], paths, limits), True
-
-
-def parse_classify(body: bytes, limits: Limits) -> tuple[list[Task], bool]:
-    """Return the tasks of a body with given aspects; see `parse_analyze`."""
-    request = _parse(CLASSIFY, body)
-    if isinstance(request, ClassifyRequest):
-        return _check_sizes([_classify(request, "", limits)], ["text"], limits), False
-    paths = [f"requests[{number}]." for number in range(len(request.requests))]
-    pairs = zip(request.requests, paths, strict=True)
-    tasks = [_classify(each, path, limits) for each, path in pairs]
-    return _check_sizes(tasks, [f"{path}text" for path in paths], limits), True
-
-
-def parse_explain(body: bytes, limits: Limits) -> tuple[list[Task], bool]:
-    """Return the task of a body with one text to explain; see `parse_analyze`."""
-    request = _parse(EXPLAIN, body)
-    aspect = None if request.aspect is None else _aspect(request.aspect, request.text, "aspect")
-    return _check_sizes([Explain(request.text, aspect)], ["text"], limits), False
-
-
-def _classify(request: ClassifyRequest, path: str, limits: Limits) -> Classify:
-    if len(request.aspects) > limits.aspects:
-        number = len(request.aspects)
-        raise DataError(f"{path}aspects: at most {limits.aspects} per text, got {number}")
-    aspects = (
-        _aspect(aspect, request.text, f"{path}aspects[{number}]")
-        for number, aspect in enumerate(request.aspects)
-    )
-    return Classify(request.text, tuple(aspects), path)
-
-
-def _aspect(aspect: str | AspectOffsets, text: str, path: str) -> str | AspectSpan:
-    if isinstance(aspect, str):
-        return aspect
-    start, end = aspect.start, aspect.end
-    if start >= end:
-        raise DataError(f"{path}: start must be below end, got {start} and {end}")
-    if end > len(text):
-        raise DataError(f"{path}: end is {end}, but the text has {len(text)} characters")
-    return AspectSpan(start, end)
-
-
-def _check_sizes(tasks: Sequence[Task], paths: Sequence[str], limits: Limits) -> list[Task]:
-    """Raise an error for too many or too long texts; `paths` are their places in the request."""
-    if len(tasks) > limits.texts:
-        raise DataError(f"At most {limits.texts} texts per request, got {len(tasks)}")
-    for task, path in zip(tasks, paths, strict=True):
-        if len(task.text) > limits.text_chars:
-            size = len(task.text)
-            raise DataError(f"{path}: at most {limits.text_chars} characters, got {size}")
-    return list(tasks)
-
-
-def _parse(schema: TypeAdapter[_Body], body: bytes) -> _Body:
-    try:
-        return schema.validate_json(body)
-    except ValidationError as error:
-        errors = [
-            f"{_format_path(each['loc'])}: {_ERROR_TEXTS.get(each['type'], each['msg'])}"
-            for each in error.errors(include_url=False, include_input=False, include_context=False)
-        ]
-        more = f"; and {len(errors) - _MAX_ERRORS} more" if len(errors) > _MAX_ERRORS else ""
-        examples = "See /v1/openapi.json for examples."
-        raise DataError(f"{'; '.join(errors[:_MAX_ERRORS])}{more}. {examples}") from None
+def describe_errors(error: RequestValidationError) -> str:
+    """Return what is wrong with a body, with the path of each wrong value."""
+    first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        return f"body: invalid JSON at character {first['loc'][1]}: {first['ctx']['error']}"
+    errors = [f"{_format_path(each['loc'])}: {each['msg']}" for each in error.errors()]
+    more = f"; and {len(errors) - _MAX_ERRORS} more" if len(errors) > _MAX_ERRORS else ""
+    return f"{'; '.join(errors[:_MAX_ERRORS])}{more}. See /v1/openapi.json for examples."
 
 
 def _format_path(location: Sequence[int | str]) -> str:
     """Return the location of an error in a body as a JSON path.
 
-    >>> _format_path(("<many>", "requests", 3, "aspects", 0, "<many>", "start"))
+    >>> _format_path(("body", "requests", 3, "aspects", 0, "<offsets>", "start"))
     'requests[3].aspects[0].start'
     """
     path = ""
-    for part in location:
+    for part in location[1:]:
         if isinstance(part, int):
             path += f"[{part}]"
-        elif part not in (_ONE, _MANY):
+        elif part not in (_NAME, _OFFSETS):
             path += f".{part[:40]}" if path else part[:40]
     return path or "body"
 
 
-_DESCRIPTION = f"""Aspect-based sentiment analysis of reviews.
+DESCRIPTION = f"""Aspect-based sentiment analysis of reviews.
 
 The response for a text is the object that `capsar analyze --json` prints. Offsets are half-open and
 count characters (Unicode code points) of the text as sent. `scores` are capsule lengths from 0 to
 1, not probabilities. If the queue is full, the response is 503 with `Retry-After` in seconds.
 
-The queue, and therefore one request, is limited to `limits.queue_chars` (see `/v1/models`)
-characters of work. {WORK}
+One request is limited to `limits.queue_chars` (see `/v1/models`) characters of work. {WORK}
 
 To find a request in the log, send `x-request-id` (up to 128 letters, digits and `-_.:/=+@`); the
 response has the same header. Without it, the service generates an id.
 """
-_TEXT = "Great food, terrible service, and the soup was cold."
-_ERRORS: dict[int | str, str] = {
-    400: "The request is not valid HTTP.",
+_ERRORS = {
+    400: "The request is not valid.",
     401: "The API key is missing or not valid.",
-    408: "The request was not received in time.",
+    408: "The body was not received in time.",
     413: "The request exceeds the limit of bytes or characters of work.",
     415: "The body is not JSON.",
     422: "The body is invalid, or an aspect is not in its text; the message names which.",
     503: "The queue is full; retry after `Retry-After` seconds.",
     504: "The deadline was exceeded.",
 }
-_COMMON = (400, 401, 408)
-
-
-def _responses(
-    model: type[BaseModel] | Any,  # noqa: ANN401  (a union of models)
-    *statuses: int,
-) -> dict[int | str, dict[str, Any]]:
-    responses: dict[int | str, dict[str, Any]] = {200: {"model": model, "description": "Success."}}
-    for status in (*_COMMON, *statuses):
-        responses[status] = {"model": ErrorResponse, "description": _ERRORS[status]}
-    if 503 in responses:  # noqa: PLR2004
-        responses[503]["headers"] = {
-            "Retry-After": {
-                "schema": {"type": "integer"},
-                "description": "Seconds to wait before a retry.",
-            }
-        }
-    return responses
-
-
-def _request_body(schema: TypeAdapter[Any], **examples: dict[str, Any]) -> dict[str, Any]:
-    described = schema.json_schema(ref_template="#/components/schemas/{model}")
-    described.pop("$defs", None)
-    values = {name: {"value": value} for name, value in examples.items()}
-    content = {"application/json": {"schema": described, "examples": values}}
-    return {"requestBody": {"required": True, "content": content}}
-
-
+_RETRY_AFTER = {"schema": {"type": "integer"}, "description": "Seconds to wait before a retry."}
 _PLAIN = {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Plain text."}
 
-OPERATIONS: dict[str, dict[str, Any]] = {
-    "analyze": {
-        "responses": _responses(Document | Documents, 413, 415, 422, 503, 504),
-        "openapi_extra": _request_body(
-            ANALYZE, one={"text": _TEXT}, several={"texts": [_TEXT, "Fine."]}
-        ),
-    },
-    "classify": {
-        "responses": _responses(Document | Documents, 413, 415, 422, 503, 504),
-        "openapi_extra": _request_body(
-            CLASSIFY,
-            one={"text": _TEXT, "aspects": ["food", {"start": 21, "end": 28}]},
-            several={"requests": [{"text": _TEXT, "aspects": ["soup"]}]},
-        ),
-    },
-    "explain": {
-        "responses": _responses(ExplainResponse, 413, 415, 422, 503, 504),
-        "openapi_extra": _request_body(
-            EXPLAIN, whole_text={"text": _TEXT}, one_aspect={"text": _TEXT, "aspect": "soup"}
-        ),
-    },
-    "models": {"responses": _responses(ModelsResponse)},
-    "healthz": {"responses": {200: _PLAIN, 503: {"model": ErrorResponse}}},
-    "readyz": {"responses": {200: _PLAIN, 503: {"model": ErrorResponse}}},
-    "metrics": {"responses": {200: _PLAIN, 401: {"model": ErrorResponse}}},
-}
 
-
-def openapi_document(app: FastAPI, *, has_keys: bool) -> dict[str, Any]:
-    """Return the OpenAPI document of the service."""
-    document = get_openapi(
-        title="CAPSAR", version=__version__, description=_DESCRIPTION, routes=app.routes
-    )
-    schemas = document["components"]["schemas"]
-    for schema in (ANALYZE, CLASSIFY, EXPLAIN):
-        content = schema.json_schema(ref_template="#/components/schemas/{model}")
-        schemas |= content.get("$defs", {})
-    if has_keys:
-        document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-        for path, operations in document["paths"].items():
-            for operation in operations.values():
-                if path.startswith(("/v1/", "/metrics")):
-                    operation["security"] = [{"key": []}]
-    return document
+def responses(model: Any, *statuses: int) -> dict[int | str, dict[str, Any]]:  # noqa: ANN401
+    """Return the documented responses of a route; without a model, it returns plain text."""
+    success = {"model": model, "description": "Success."} if model else _PLAIN
+    found: dict[int | str, dict[str, Any]] = {200: success}
+    for status in statuses or _ERRORS:
+        found[status] = {"model": ErrorResponse, "description": _ERRORS[status]}
+        if status == 503:  # noqa: PLR2004
+            found[status]["headers"] = {"Retry-After": _RETRY_AFTER}
+    return found

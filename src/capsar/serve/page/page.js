@@ -75,7 +75,7 @@ async function analyze() {
     return;
   }
   const aspects = givenAspects();
-  const path = aspects.length ? "/v1/classify" : "/v1/analyze";
+  const path = aspects.length ? "v1/classify" : "v1/analyze";
   const content = aspects.length ? { text, aspects } : { text };
   latest += 1;
   const own = latest;
@@ -109,7 +109,7 @@ function show(path, content, found) {
   const number = found.aspects.length;
   setStatus(number === 0 ? "No aspects found." : `${number} aspect${number === 1 ? "" : "s"}.`);
   const body = JSON.stringify(content).replaceAll("'", String.raw`'\''`);
-  at("request").textContent = `curl -H 'content-type: application/json' ${location.origin}${path} \\\n  -d '${body}'`;
+  at("request").textContent = `curl -H 'content-type: application/json' ${new URL(path, location.href)} \\\n  -d '${body}'`;
   at("json").textContent = JSON.stringify(found, null, 2);
   at("shared").textContent = "";
   history.replaceState(null, "", fragment(content));
@@ -126,7 +126,7 @@ async function explain(index) {
   const content = aspect ? { text, aspect: { start: aspect.start, end: aspect.end } } : { text };
   const current = shown;
   try {
-    current.explanation = await request("/v1/explain", content);
+    current.explanation = await request("v1/explain", content);
   } catch (error) {
     fail(error);
     return;
@@ -205,7 +205,7 @@ async function start() {
   window.addEventListener("hashchange", readFragment);
   showSize();
   try {
-    const served = await request("/v1/models");
+    const served = await request("v1/models");
     at("model").textContent = served.models[0].name;
     limit = served.limits.text_chars;
     showSize();
