@@ -21,7 +21,7 @@ test:  ## fast tests first, then big files, fuzzing and other slow ones
 	python -m pytest -q -n 2 --dist loadfile --durations=10 -m 'not slow and not integration'
 	python -m pytest -q -n 2 --dist worksteal --durations=10 -m 'slow and not integration'
 
-# Debian packages: debootstrap, nginx, podman and prometheus, for the tests of deploy/.
+# Debian packages: debootstrap, nginx, podman, prometheus and runc, for the tests of deploy/.
 integration:  ## tests with a Ray cluster, an object store, containers or a fresh environment; before a release
 	python -m pytest -q --durations=10 -m integration
 
