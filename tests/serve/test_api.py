@@ -437,9 +437,9 @@ def test_root_path_of_a_proxy(tmp_path: Path) -> None:
 
 def test_chinese_text_is_admitted_by_its_characters(service: Running) -> None:
     """Ten thousand characters that JSON escapes to six bytes each (defect S1)."""
-    text = "电池很好，屏幕太暗。" * 1000
+    text = "电池很好，屏幕太暗。" * 1045
     assert len(json.dumps({"text": text})) > 60_000
-    load = Clients(service, 2)
+    load = Clients(service, 6, pause=0)
     try:
         statuses = [service.request("/v1/analyze", {"text": text})[0] for _ in range(4)]
     finally:

@@ -76,6 +76,7 @@ def container(image: str) -> Iterator[tuple[str, Running]]:
         yield name, service
     finally:
         subprocess.run(["podman", "rm", "--force", name], capture_output=True, check=False)
+        service.process.wait(30)
 
 
 def _answers(service: Running) -> bool:
@@ -92,7 +93,7 @@ def test_alerts_use_metrics_of_the_service(container: tuple[str, Running]) -> No
 
 
 def test_health_check_of_the_image(image: str, container: tuple[str, Running]) -> None:
-    check = json.loads(run("podman", "image", "inspect", image))[0]["HealthCheck"]["Test"]
+    check = json.loads(run("podman", "image", "inspect", image))[0]["Healthcheck"]["Test"]
     command = [word.replace("8000", str(container[1].port)) for word in check[1:]]
     run("podman", "exec", container[0], *command)
     wrong = [word.replace("healthz", "nothing") for word in command]
