@@ -38,9 +38,10 @@ WEIGHTS = "model.safetensors"
 ENCODER = "encoder.onnx"
 CAPSULES = "capsules.onnx"
 SPANS = "spans.onnx"
+OPINIONS = "opinions.onnx"
 CARD = "README.md"
 MANIFEST = "manifest.json"
-FILES = (MANIFEST, CONFIG, TOKENIZER, ENCODER, CAPSULES, SPANS, WEIGHTS, CARD)
+FILES = (MANIFEST, CONFIG, TOKENIZER, ENCODER, CAPSULES, SPANS, OPINIONS, WEIGHTS, CARD)
 """All files of a bundle; no others are downloaded from a hub."""
 
 BUNDLED_MODELS = Path(__file__).parent / "models"

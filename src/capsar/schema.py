@@ -176,6 +176,23 @@ def _shorten(text: str, limit: int = 40) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Opinion:
+    """A phrase that carries the sentiment toward an aspect."""
+
+    text: str
+    """The phrase as written in the text: `text == review[start:end]`."""
+    start: int
+    end: int
+    confidence: float | None = None
+    """The calibrated probability that exactly this phrase carries the sentiment."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the phrase as a JSON object."""
+        offsets = {"text": self.text, "start": self.start, "end": self.end}
+        return offsets | {"confidence": _rounded(self.confidence)}
+
+
+@dataclass(frozen=True, slots=True)
 class AspectSentiment:
     """The predicted sentiment toward one aspect of a text."""
 
@@ -196,10 +213,13 @@ class AspectSentiment:
     """Whether a confidence is below the requested `min_confidence`."""
     windowed: bool = False
     """Whether the sentence was too long to process at once and was split into windows."""
+    opinions: tuple[Opinion, ...] | None = None
+    """The phrases that carry the sentiment, in the order of the text; none for a neutral one. None
+    if the model has no opinion head."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the prediction as a JSON object."""
-        return {
+        content: dict[str, Any] = {
             "text": self.text,
             "start": self.start,
             "end": self.end,
@@ -208,7 +228,10 @@ class AspectSentiment:
             "confidence": _rounded(self.confidence),
             "aspect_confidence": _rounded(self.aspect_confidence),
             "abstained": self.abstained,
-        } | ({"windowed": True} if self.windowed else {})
+        }
+        if self.opinions is not None:
+            content["opinions"] = [opinion.as_dict() for opinion in self.opinions]
+        return content | ({"windowed": True} if self.windowed else {})
 
 
 def _rounded(value: float | None) -> float | None:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from capsar.bundle import Bundle
     from capsar.inference.engine import Predictions
-    from capsar.inference.inputs import Aspect
+    from capsar.inference.inputs import Aspect, AspectRequests
     from capsar.schema import AspectSentiment, Example, Polarity
 
 _DEFAULT_ASPECT_THRESHOLD = 0.4
@@ -166,11 +166,19 @@ class Analyzer:
                     if number == 0 and len(chunk) == 1:
                         raise
                     raise _numbered(error, number) from None
-            predicted = iter(self._engine.predict([r for one in located for r in one.requests]))
+            requests = [r for one in located for r in one.requests]
+            predicted = iter(self._engine.predict(requests, with_opinions=True))
             for (_, (text, _)), one in zip(chunk, located, strict=True):
-                lengths = one.mean_lengths([next(predicted).lengths for _ in one.requests])
+                own = [next(predicted) for _ in one.requests]
+                lengths = one.mean_lengths([part.lengths for part in own])
                 spans = [(span.start, span.end) for span in one.first]
-                found = self._decoder.decode(text, spans, lengths, min_confidence=min_confidence)
+                found = self._decoder.decode(
+                    text,
+                    spans,
+                    lengths,
+                    min_confidence=min_confidence,
+                    opinions=self._join_opinions(one, own, lengths),
+                )
                 yield [
                     replace(aspect, windowed=True) if one.is_windowed(i) else aspect
                     for i, aspect in enumerate(found)
@@ -233,15 +241,20 @@ class Analyzer:
         if mode == SPANS_MODE:
             extracted = self._engine.extract(requests)
             for request, found in zip(requests, extracted, strict=True):
-                words = request.words
-                spans = [(words[first][0], words[end - 1][1]) for first, end in found.spans]
+                opinions = found.opinions
                 yield self._decoder.decode(
                     request.text,
-                    spans,
+                    [_offsets(request, span) for span in found.spans],
                     found.lengths,
                     found.scores,
                     min_confidence=min_confidence,
                     windowed=request.windowed,
+                    opinions=None
+                    if opinions is None
+                    else [
+                        [(_offsets(request, span), score) for span, score in own]
+                        for own in opinions
+                    ],
                 )
             return
         predicted = self._engine.predict(requests, ("similarity",))
@@ -254,6 +267,28 @@ class Analyzer:
                 threshold=self._threshold,
             )
             yield [replace(a, windowed=True) for a in aspects] if request.windowed else aspects
+
+    def _join_opinions(
+        self,
+        one: AspectRequests,
+        predicted: Sequence[Predictions],
+        lengths: NDArray[np.float32],
+    ) -> list[list[tuple[Span, float]]] | None:
+        """Return the opinion phrases of each aspect, from all sentences with its polarity."""
+        if not self._engine.has_opinion_head:
+            return None
+        joined = []
+        for rows, own in zip(one.rows, lengths, strict=True):
+            phrases: dict[Span, float] = {}
+            for request, row in rows:
+                part = predicted[request]
+                if part.opinions and part.lengths[row].argmax() == own.argmax():
+                    phrases |= {
+                        _offsets(one.requests[request], span): score
+                        for span, score in part.opinions[row]
+                    }
+            joined.append(list(phrases.items()))
+        return joined
 
     def _check_mode(self, mode: str | None) -> str:
         chosen = self.modes[0] if mode is None else mode
@@ -370,6 +405,11 @@ class Analyzer:
         iterator = iter(requests)
         while chunk := list(islice(iterator, _CHUNK)):
             yield from self._engine.predict(chunk, outputs)
+
+
+def _offsets(request: Request, words: Span) -> Span:
+    """Return the character offsets of a span of words."""
+    return request.words[words[0]][0], request.words[words[1] - 1][1]
 
 
 def _numbered(error: DataError, number: int) -> DataError:

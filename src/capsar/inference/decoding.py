@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from capsar.calibration import Calibration
-from capsar.schema import CLASSES, AspectSentiment
+from capsar.schema import CLASSES, AspectSentiment, Opinion
 from capsar.tokenizer import words_within
 
 if TYPE_CHECKING:
@@ -23,9 +23,14 @@ NUM_TAGS = 3
 IGNORE_INDEX = -1
 """The tag of unlabeled words, which the loss ignores."""
 
+MAX_DISTANCE = 20
+"""Words farther from an aspect count as this far."""
+
 SPANS_MODE, CAPSULES_MODE = MODES = ("spans", "capsules")
 """How aspects are extracted: by the span head, or, as in the paper, from the capsules."""
 
+_CERTAIN = 50.0
+"""Added to the logit of a tag that is certain."""
 ACTIVE_LENGTH = 0.5
 """A sentiment capsule longer than this is active (the paper's example)."""
 
@@ -114,12 +119,46 @@ def span_scores(
     return found
 
 
+def aspect_distances(aspect: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return the index of each word's signed distance to the nearest word of the aspect (A, W).
+
+    The index of distance zero, within the aspect, is `MAX_DISTANCE`.
+
+    >>> aspect_distances(np.array([[False, True, True, False]])).tolist()
+    [[19, 20, 20, 21]]
+    """
+    positions = np.arange(aspect.shape[1])
+    far = len(positions) + MAX_DISTANCE
+    before = np.maximum.accumulate(np.where(aspect, positions, -far), axis=1)  # (A, W)
+    after = np.minimum.accumulate(np.where(aspect, positions, 2 * far)[:, ::-1], axis=1)[:, ::-1]
+    is_after = positions - before <= after - positions  # the word follows the nearest one
+    signed = np.where(is_after, positions - before, positions - after)
+    return np.clip(signed, -MAX_DISTANCE, MAX_DISTANCE) + MAX_DISTANCE
+
+
+def decode_opinions(
+    logits: NDArray[np.float32], aspect: NDArray[np.bool_], bias: float
+) -> tuple[list[Span], list[float]]:
+    """Return the word spans of opinion phrases and their scores; words of the aspect are in none.
+
+    Args:
+        logits: Of each word (W, 3).
+        aspect: Which words belong to the aspect (W).
+        bias: Added to the logit of OUTSIDE.
+    """
+    allowed = logits.copy()
+    allowed[aspect, OUTSIDE] += _CERTAIN
+    spans = decode_spans(allowed, bias)
+    return spans, span_scores(allowed, spans, bias).tolist()
+
+
 @dataclass(frozen=True, slots=True)
 class Decoder:
     """Capsule lengths and span scores -> `AspectSentiment`, with confidences where calibrated."""
 
     polarity: Calibration | None = None
     aspect: Calibration | None = None
+    opinion: Calibration | None = None
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Decoder:
@@ -130,10 +169,13 @@ class Decoder:
         """
         content = config.get("calibration")
         found = content if isinstance(content, dict) else {}
-        polarity, aspect = found.get("polarity"), found.get("aspect")
+        sizes = {"polarity": len(CLASSES), "aspect": 2, "opinion": 2}
         return cls(
-            None if polarity is None else Calibration.from_dict(polarity, len(CLASSES)),
-            None if aspect is None else Calibration.from_dict(aspect, 2),
+            **{
+                name: Calibration.from_dict(found[name], size)
+                for name, size in sizes.items()
+                if found.get(name) is not None
+            }
         )
 
     def decode(
@@ -145,6 +187,7 @@ class Decoder:
         *,
         min_confidence: float = 0.0,
         windowed: bool = False,
+        opinions: Sequence[Sequence[tuple[Span, float]]] | None = None,
     ) -> list[AspectSentiment]:
         """Return the prediction of each span.
 
@@ -155,6 +198,7 @@ class Decoder:
             scores: Span scores (A), if the aspects were extracted.
             min_confidence: Predictions with a lower confidence are marked as abstained.
             windowed: Whether the words are a window of a long sentence.
+            opinions: The character offsets and scores of each aspect's opinion phrases.
         """
         nothing: list[float | None] = [None] * len(spans)
         confidences = aspect_confidences = nothing
@@ -163,8 +207,7 @@ class Decoder:
             rows = np.arange(len(spans))
             confidences = probabilities[rows, lengths.argmax(-1)].tolist()
         if scores is not None and self.aspect is not None and len(spans):
-            both = np.stack([1 - scores, scores], axis=1)  # not an aspect, an aspect
-            aspect_confidences = self.aspect.apply(both)[:, 1].tolist()
+            aspect_confidences = [*_confidences(self.aspect, scores)]
         found = []
         for row, (start, end) in enumerate(spans):
             known = [c for c in (confidences[row], aspect_confidences[row]) if c is not None]
@@ -179,9 +222,26 @@ class Decoder:
                     aspect_confidence=aspect_confidences[row],
                     abstained=bool(known) and min(known) < min_confidence,
                     windowed=windowed,
+                    opinions=None if opinions is None else self._opinions(text, opinions[row]),
                 )
             )
         return found
+
+    def _opinions(self, text: str, found: Sequence[tuple[Span, float]]) -> tuple[Opinion, ...]:
+        scores = np.array([score for _, score in found])
+        known: list[float | None] = [None] * len(found)
+        if self.opinion is not None and found:
+            known = [*_confidences(self.opinion, scores)]
+        return tuple(
+            Opinion(text[start:end], start, end, confidence)
+            for ((start, end), _), confidence in sorted(zip(found, known, strict=True))
+        )
+
+
+def _confidences(calibration: Calibration, scores: NDArray[np.float64]) -> list[float]:
+    """Return the calibrated probabilities of span scores."""
+    confidences: list[float] = calibration.apply(np.stack([1 - scores, scores], 1))[:, 1].tolist()
+    return confidences
 
 
 def decode_capsules(

@@ -12,11 +12,16 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import numpy as np
 import onnxruntime
 
-from capsar.bundle import CAPSULES, CONFIG, ENCODER, SPANS, TOKENIZER
+from capsar.bundle import CAPSULES, CONFIG, ENCODER, OPINIONS, SPANS, TOKENIZER
 from capsar.errors import ArtifactError, ConfigError, DataError, MissingExtraError
-from capsar.inference.decoding import decode_spans, span_scores
+from capsar.inference.decoding import (
+    aspect_distances,
+    decode_opinions,
+    decode_spans,
+    span_scores,
+)
 from capsar.inference.inputs import Request
-from capsar.schema import CLASSES
+from capsar.schema import CLASSES, Polarity
 from capsar.tokenizer import first_subwords, load_tokenizer, pool_words
 
 if TYPE_CHECKING:
@@ -28,6 +33,7 @@ if TYPE_CHECKING:
     from capsar.tokenizer import Encoding, Span
 
     FindSpans = Callable[[Request, NDArray[np.float32]], list[Span]]
+    OpinionSpans = list[tuple[Span, float]]  # words and scores
 
 T = TypeVar("T")
 
@@ -55,6 +61,11 @@ _GRAPHS = {
         {"lengths", "similarity", "attributions"},
     ),
     SPANS: ({"states", "first_subwords", "word_mask", "similarity", "lengths"}, {"tags"}),
+    OPINIONS: (
+        {"states", "first_subwords", "word_mask", "sentence", "aspect", "distances",
+         "attributions"},
+        {"tags"},
+    ),
 }  # fmt: skip
 """The possible inputs and the outputs of each graph."""
 
@@ -276,6 +287,8 @@ class Predictions:
     `aspect_scores`, their dot product with the reconstruction scaled to length one, by which words
     are ranked; `attributions`, the contribution of the word to the capsule's length.
     """
+    opinions: list[OpinionSpans] | None = None
+    """The opinion phrases of each aspect, if they were requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +303,8 @@ class ExtractedSpans:
     """Span scores (A)."""
     logits: NDArray[np.float32]
     """Tag logits of words (W, 3)."""
+    opinions: list[OpinionSpans] | None = None
+    """The opinion phrases of each aspect, if the bundle has an opinion head."""
 
 
 class Engine:
@@ -333,20 +348,31 @@ class Engine:
         self.tokenizer = load_tokenizer(bundle.path(TOKENIZER), bundle.config)
         self._span_bias = read_number(bundle, "span_bias", 0.0)
         self._span_threshold = read_number(bundle, "span_threshold", 0.0)
+        self.has_opinion_head = OPINIONS in bundle.files
+        self._opinions = (
+            _Session(bundle, OPINIONS, options, chosen) if self.has_opinion_head else None
+        )
+        self._opinion_bias = read_number(bundle, "opinion_bias", 0.0)
 
     def predict(
-        self, requests: Sequence[Request], outputs: tuple[str, ...] = ()
+        self,
+        requests: Sequence[Request],
+        outputs: tuple[str, ...] = (),
+        *,
+        with_opinions: bool = False,
     ) -> list[Predictions]:
         """Return the predictions of each request.
 
         Args:
             requests: The requests.
             outputs: The names of the word scores to compute.
+            with_opinions: Whether to find opinion phrases, if the bundle has an opinion head.
         """
+        finds_opinions = with_opinions and self.has_opinion_head
 
         def run(some: list[Request], encodings: list[Encoding]) -> Iterator[Predictions]:
             """Predict one batch."""
-            return self._predict_batch(some, encodings, outputs)
+            return self._predict_batch(some, encodings, outputs, finds_opinions)
 
         if not self.tokenizer.reads_aspect:
             return self._run_batches(requests, run)
@@ -358,7 +384,8 @@ class Engine:
             parts = [next(found) for _ in request.aspects]
             lengths = np.array([part.lengths[0] for part in parts], np.float32)
             scores = {name: np.stack([part.scores[name][0] for part in parts]) for name in outputs}
-            predictions.append(Predictions(lengths.reshape(-1, len(CLASSES)), scores))
+            opinions = [(part.opinions or [[]])[0] for part in parts] if finds_opinions else None
+            predictions.append(Predictions(lengths.reshape(-1, len(CLASSES)), scores, opinions))
         return predictions
 
     def extract(
@@ -404,30 +431,40 @@ class Engine:
         return [results[row] for row in range(len(requests))]
 
     def _predict_batch(
-        self, requests: list[Request], encodings: list[Encoding], outputs: tuple[str, ...]
+        self,
+        requests: list[Request],
+        encodings: list[Encoding],
+        outputs: tuple[str, ...],
+        finds_opinions: bool,
     ) -> Iterator[Predictions]:
         counts = [len(request.aspects) for request in requests]
         if not any(counts):
             nothing = np.zeros((0, len(CLASSES)), dtype=np.float32)
-            yield from (Predictions(nothing, {}) for _ in requests)
+            yield from (Predictions(nothing, {}, [] if finds_opinions else None) for _ in requests)
             return
-        first = [
-            [words[0] for words in request.mentions(aspect)]
+        mentions = [
+            request.mentions(aspect)
             for request in requests
             for aspect in range(len(request.aspects))
         ]
+        first = [[words[0] for words in own] for own in mentions]
         first_words = np.full((len(first), max(1, *map(len, first))), -1, dtype=np.int64)
         for row, words in enumerate(first):
             first_words[row, : len(words)] = words
         encoded = self.encode(PaddedBatch.from_encodings(encodings, self.tokenizer.window))
         sentence = np.repeat(np.arange(len(requests)), counts)
-        routed = self.route(encoded, sentence, first_words, outputs)
+        names = tuple(dict.fromkeys([*outputs, *(["attributions"] if finds_opinions else [])]))
+        routed = self.route(encoded, sentence, first_words, names)
+        opinions: list[OpinionSpans] = []
+        if finds_opinions:
+            opinions = self._find_opinions(encoded, requests, sentence, mentions, routed)
         end = 0
         for request, count in zip(requests, counts, strict=True):
             start, end = end, end + count
             num_words = len(request.words)
-            scores = {n: array[start:end, :, :num_words] for n, array in routed.scores.items()}
-            yield Predictions(routed.lengths[start:end], scores)
+            scores = {name: routed.scores[name][start:end, :, :num_words] for name in outputs}
+            own = opinions[start:end] if finds_opinions else None
+            yield Predictions(routed.lengths[start:end], scores, own)
 
     def _extract_batch(
         self, requests: list[Request], encodings: list[Encoding], find: FindSpans
@@ -441,15 +478,21 @@ class Engine:
         logits = [tags[row, : len(request.words)] for row, request in enumerate(requests)]
         spans = [find(request, own) for request, own in zip(requests, logits, strict=True)]
         lengths = np.zeros((0, len(CLASSES)), dtype=np.float32)
+        opinions: list[OpinionSpans] = []
         sentence = np.repeat(np.arange(num_sentences), list(map(len, spans)))
         if len(sentence):
-            first_words = np.array([[first] for some in spans for first, _ in some], dtype=np.int64)
-            lengths = self.route(encoded, sentence, first_words).lengths
+            mentions = [[range(*span)] for some in spans for span in some]
+            first_words = np.array([[own[0][0]] for own in mentions], dtype=np.int64)
+            outputs = ("attributions",) if self.has_opinion_head else ()
+            routed = self.route(encoded, sentence, first_words, outputs)
+            lengths = routed.lengths
+            opinions = self._find_opinions(encoded, requests, sentence, mentions, routed)
         end = 0
         for own, some in zip(logits, spans, strict=True):
             start, end = end, end + len(some)
             scores = span_scores(own, some, self._span_bias)
-            yield ExtractedSpans(some, lengths[start:end], scores, own)
+            phrases = opinions[start:end] if self.has_opinion_head else None
+            yield ExtractedSpans(some, lengths[start:end], scores, own, phrases)
 
     def _read_batch(
         self, requests: list[Request], encodings: list[Encoding]
@@ -544,19 +587,68 @@ class Engine:
         if self._spans is None:
             raise ConfigError("This model has no span head")
         found = routed.scores["similarity"]  # (S, C, W)
-        size = max(1, found.shape[-1])
-        word_mask = np.arange(size) <= encoded.words.max(1, keepdims=True)  # (S, W)
-        similarity = np.zeros((*found.shape[:2], size), np.float32)
+        feeds = _word_feeds(encoded, max(1, found.shape[-1]))
+        word_mask = feeds["word_mask"]  # (S, W)
+        similarity = np.zeros((*found.shape[:2], word_mask.shape[1]), np.float32)
         similarity[:, :, : found.shape[-1]] = found
-        feeds = {
-            "states": encoded.states,
-            "first_subwords": first_subwords(encoded.words, size),
-            "word_mask": word_mask,
-            "similarity": np.where(word_mask[:, None], similarity, np.float32(0)),
-            "lengths": routed.lengths,
-        }
+        feeds["similarity"] = np.where(word_mask[:, None], similarity, np.float32(0))
+        feeds["lengths"] = routed.lengths
         tags: NDArray[np.float32] = self._spans.run(["tags"], feeds)[0].numpy()
         return tags
+
+    def _find_opinions(
+        self,
+        encoded: EncodedBatch,
+        requests: Sequence[Request],
+        sentence: NDArray[np.int64],
+        mentions: Sequence[Sequence[range]],
+        routed: Predictions,
+    ) -> list[OpinionSpans]:
+        """Return the opinion phrases of each aspect; none of neutral ones, or without a head."""
+        opinions: list[OpinionSpans] = [[] for _ in mentions]
+        is_polar = routed.lengths.argmax(1) != CLASSES.index(Polarity.NEUTRAL)
+        rows = [row for row in np.flatnonzero(is_polar).tolist() if mentions[row]]
+        if not rows or not self.has_opinion_head:
+            return opinions
+        scores = routed.scores["attributions"][rows]
+        some = [mentions[row] for row in rows]
+        logits, aspect = self.tag_opinions(encoded, sentence[rows], some, scores)
+        for row, own, is_aspect in zip(rows, logits, aspect, strict=True):
+            num_words = len(requests[sentence[row]].words)
+            found = decode_opinions(own[:num_words], is_aspect[:num_words], self._opinion_bias)
+            opinions[row] = list(zip(*found, strict=True))
+        return opinions
+
+    def tag_opinions(
+        self,
+        encoded: EncodedBatch,
+        sentence: NDArray[np.int64],
+        mentions: Sequence[Sequence[range]],
+        attributions: NDArray[np.float32],
+    ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """Return the opinion logits of words (A, W, 3), and which words are the aspect's (A, W).
+
+        Raises:
+            ConfigError: If the bundle has no opinion head.
+        """
+        if self._opinions is None:
+            raise ConfigError("This model has no opinion head")
+        feeds = _word_feeds(encoded, attributions.shape[-1])
+        aspect = np.zeros((len(sentence), attributions.shape[-1]), dtype=bool)
+        for row, own in enumerate(mentions):
+            for words in own:
+                aspect[row, words.start : words.stop] = True
+        feeds |= {"sentence": sentence, "aspect": aspect, "attributions": attributions}
+        feeds["distances"] = aspect_distances(aspect)
+        logits: NDArray[np.float32] = self._opinions.run(["tags"], feeds)[0].numpy()
+        return logits, aspect
+
+
+def _word_feeds(encoded: EncodedBatch, num_words: int) -> dict[str, Any]:
+    """Return the inputs that the heads share: states and the words in them."""
+    word_mask = np.arange(num_words) <= encoded.words.max(1, keepdims=True)  # (S, W)
+    first = first_subwords(encoded.words, num_words)
+    return {"states": encoded.states, "first_subwords": first, "word_mask": word_mask}
 
 
 def read_number(bundle: Bundle, name: str, default: float) -> float:

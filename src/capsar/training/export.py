@@ -1,7 +1,7 @@
 """Export a network as ONNX graphs, with weights in 32 bits or stored in 8.
 
-`encoder.onnx` reads sentences, `capsules.onnx` routes each sentence once per aspect, and
-`spans.onnx` is the span head.
+`encoder.onnx` reads sentences, `capsules.onnx` routes each sentence once per aspect, `spans.onnx`
+is the span head, and `opinions.onnx` the opinion head.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
     from capsar.model.network import Capsar
+    from capsar.model.opinion_head import OpinionHead
     from capsar.model.span_head import SpanHead
 
 STORES = ("float32", "int8")
@@ -242,29 +243,81 @@ def export_spans(model: Capsar, head: SpanHead) -> bytes:
     graph.input("word_mask", "bool", ("S", "W"))
     graph.input("similarity", "float", ("S", len(CLASSES), "W"))
     graph.input("lengths", "float", ("S", len(CLASSES)))
-    rows = graph.op("Reshape", "states", graph.integers([-1, hidden]))  # (S * T, H)
-    sentences, num_tokens = graph.size("states", 0), graph.size("states", 1)
-    number = graph.op("Range", graph.integers(0), sentences, graph.integers(1))  # (S)
-    start = graph.unsqueeze(graph.op("Mul", number, num_tokens), 1)  # (S, 1)
-    states = graph.op("Gather", rows, graph.op("Add", "first_subwords", start))  # (S, W, H)
+    states = _gather_words(graph, hidden)  # (S, W, H)
     weighted = graph.op("Mul", "similarity", graph.unsqueeze("lengths", 2))  # (S, C, W)
     scores = [graph.op("Transpose", s, perm=[0, 2, 1]) for s in ("similarity", weighted)]
     features = graph.op("Concat", states, *scores, axis=2)  # (S, W, H + 2 * C)
     features = graph.op("Mul", features, graph.unsqueeze(graph.cast("word_mask"), 2))
+    stacked = _stack_neighbors(graph, features)  # (S, W, WIDTH * (H + 2 * C))
+    units = graph.op("Relu", _linear(graph, stacked, head.hidden))
+    _linear(graph, units, head.tags, name="tags")
+    graph.output("tags", ("S", "W", NUM_TAGS))
+    return graph.serialize("spans")
+
+
+def export_opinions(head: OpinionHead) -> bytes:
+    """Return the graph from hidden states to the opinion tags of words.
+
+    Inputs: `states` (S, T, H); `first_subwords` and `word_mask` (S, W) as in the graph of spans;
+    `sentence` (A), the sentence of each aspect; `aspect` (A, W), its words; `distances` (A, W);
+    `attributions` (A, C, W). Output: `tags` (A, W, 3), logits. Each sentence is projected once.
+    """
+    hidden = head.aspect.in_features
+    graph = Graph()
+    graph.input("states", "float", ("S", "T", hidden))
+    graph.input("first_subwords", "int64", ("S", "W"))
+    graph.input("word_mask", "bool", ("S", "W"))
+    graph.input("sentence", "int64", ("A",))
+    graph.input("aspect", "bool", ("A", "W"))
+    graph.input("distances", "int64", ("A", "W"))
+    graph.input("attributions", "float", ("A", len(CLASSES), "W"))
+    words = _gather_words(graph, hidden)  # (S, W, H)
+    words = graph.op("Mul", words, graph.unsqueeze(graph.cast("word_mask"), 2))
+    projected = _linear(graph, _stack_neighbors(graph, words), head.states)  # (S, W, U)
+    own = graph.cast("aspect")  # (A, W)
+    total = graph.op("MatMul", graph.unsqueeze(own, 1), graph.op("Gather", words, "sentence"))
+    count = graph.op("Max", graph.reduce("ReduceSum", own, 1, keepdims=True), graph.number(1))
+    mean = graph.op("Div", total, graph.unsqueeze(count, 2))  # (A, 1, H)
+    features = graph.op("Gather", projected, "sentence")  # (A, W, U)
+    features = graph.op("Add", features, _linear(graph, mean, head.aspect))
+    near = graph.op("Gather", graph.constant(head.distances.weight), "distances")
+    features = graph.op("Add", features, near)
+    scores = graph.op("Transpose", "attributions", perm=[0, 2, 1])  # (A, W, C)
+    features = graph.op("Add", features, _linear(graph, scores, head.attributions))
+    mask = graph.unsqueeze(graph.cast(graph.op("Gather", "word_mask", "sentence")), 2)
+    features = graph.op("Mul", graph.op("Relu", features), mask)
+    units = _linear(graph, _stack_neighbors(graph, features), head.hidden)
+    _linear(graph, graph.op("Relu", units), head.tags, name="tags")
+    graph.output("tags", ("A", "W", NUM_TAGS))
+    return graph.serialize("opinions")
+
+
+def _gather_words(graph: Graph, hidden: int) -> str:
+    """Return the state of the first token of each word (S, W, H)."""
+    rows = graph.op("Reshape", "states", graph.integers([-1, hidden]))  # (S * T, H)
+    sentences, num_tokens = graph.size("states", 0), graph.size("states", 1)
+    number = graph.op("Range", graph.integers(0), sentences, graph.integers(1))  # (S)
+    start = graph.unsqueeze(graph.op("Mul", number, num_tokens), 1)  # (S, 1)
+    return graph.op("Gather", rows, graph.op("Add", "first_subwords", start))
+
+
+def _stack_neighbors(graph: Graph, values: str) -> str:
+    """Concatenate the values of each word (B, W, H) with its neighbors': (B, W, WIDTH * H)."""
     half = WIDTH // 2
-    padded = graph.op("Pad", features, graph.integers([0, half, 0, 0, half, 0]), graph.number(0))
-    num_words = graph.op("Shape", "first_subwords", start=1, end=2)
+    padded = graph.op("Pad", values, graph.integers([0, half, 0, 0, half, 0]), graph.number(0))
+    num_words = graph.op("Shape", values, start=1, end=2)
     windows = []
     for i in range(WIDTH):
         end = graph.op("Add", num_words, graph.integers([i]))
         windows.append(graph.op("Slice", padded, graph.integers([i]), end, graph.integers([1])))
-    stacked = graph.op("Concat", *windows, axis=2)  # (S, W, WIDTH * (H + 2 * C))
-    units = graph.op("MatMul", stacked, graph.constant(head.hidden.weight.T))
-    units = graph.op("Relu", graph.op("Add", units, graph.constant(head.hidden.bias)))
-    logits = graph.op("MatMul", units, graph.constant(head.tags.weight.T))
-    graph.op("Add", logits, graph.constant(head.tags.bias), name="tags")
-    graph.output("tags", ("S", "W", NUM_TAGS))
-    return graph.serialize("spans")
+    return graph.op("Concat", *windows, axis=2)
+
+
+def _linear(graph: Graph, values: str, layer: nn.Linear, *, name: str = "") -> str:
+    """Apply a linear layer to the last axis."""
+    product = graph.op("MatMul", values, graph.constant(layer.weight.T))
+    bias: Tensor | None = layer.bias
+    return product if bias is None else graph.op("Add", product, graph.constant(bias), name=name)
 
 
 def store_int8(content: bytes) -> bytes:

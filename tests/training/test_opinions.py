@@ -1,0 +1,169 @@
+"""The opinion head: graph equal to network, training on a bundle, decoding, and metrics by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+
+from capsar import AspectSpan, load
+from capsar.bundle import OPINIONS, open_bundle
+from capsar.errors import DataError
+from capsar.inference.decoding import MAX_DISTANCE, aspect_distances, decode_opinions
+from capsar.model.opinion_head import OpinionHead
+from capsar.training.export import export_opinions, store_int8
+from capsar.training.opinions import (
+    OpinionExample,
+    add_opinion_head,
+    evaluate_opinions,
+    read_opinions,
+)
+
+NOUNS = ("soup", "waiter", "screen", "battery", "room", "bread")
+GOOD, BAD = ("superb", "so lovely", "great"), ("cold", "not warm", "awful")
+
+
+def write_example(noun: str, opinion: str, other: str) -> OpinionExample:
+    text = f"The {noun} was {opinion} , we paid for the {other} ."
+    start = text.index(opinion)
+    return OpinionExample(
+        text, AspectSpan(4, 4 + len(noun)), (AspectSpan(start, start + len(opinion)),)
+    )
+
+
+EXAMPLES = [
+    write_example(noun, opinion, NOUNS[(number + 1) % 6])
+    for number, noun in enumerate(NOUNS)
+    for opinion in (*GOOD, *BAD)
+]
+
+
+@pytest.fixture(scope="module")
+def with_head(small_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("opinions") / "bundle"
+    metrics = add_opinion_head(small_bundle, out, EXAMPLES * 8, EXAMPLES, epochs=10)
+    assert metrics.f1 > 0.6  # many of these words are unknown to the tiny network
+    return out
+
+
+def test_graph_equals_network() -> None:
+    torch.manual_seed(1)
+    head = OpinionHead(hidden_dim=10).eval()
+    generator = np.random.default_rng(2)
+    states = generator.normal(size=(2, 9, 10)).astype(np.float32)
+    first = np.array([[0, 2, 3, 5, 8, 0], [1, 2, 4, 0, 0, 0]])
+    word_mask = np.array([[True] * 5 + [False], [True] * 3 + [False] * 3])
+    sentence = np.array([1, 0, 0])
+    aspect = np.zeros((3, 6), dtype=bool)
+    aspect[0, 1] = aspect[1, 2:4] = aspect[2, 0] = True
+    attributions = generator.normal(size=(3, 3, 6)).astype(np.float32)
+    feeds = {
+        "states": states,
+        "first_subwords": first,
+        "word_mask": word_mask,
+        "sentence": sentence,
+        "aspect": aspect,
+        "distances": aspect_distances(aspect),
+        "attributions": attributions,
+    }
+    words = torch.from_numpy(np.stack([states[row, first[row]] for row in range(2)]))[sentence]
+    inputs = (aspect, feeds["distances"], attributions, word_mask[sentence])
+    expected = head(words * torch.from_numpy(word_mask[sentence])[..., None],
+                    *map(torch.from_numpy, inputs)).detach().numpy()  # fmt: skip
+    graph = export_opinions(head)
+    for content, tolerance in ((graph, 1e-5), (store_int8(graph), 0.1)):
+        session = onnxruntime.InferenceSession(content)
+        found = session.run(["tags"], feeds)[0]
+        for row, mask in enumerate(word_mask[sentence]):
+            np.testing.assert_allclose(found[row][mask], expected[row][mask], atol=tolerance)
+
+
+def test_distances_by_hand() -> None:
+    aspect = np.array([[False, False, True, False, False, False, True]])
+    assert (aspect_distances(aspect) - MAX_DISTANCE).tolist() == [[-2, -1, 0, 1, 2, -1, 0]]
+    far = np.zeros((1, 60), dtype=bool)
+    far[0, 0] = True
+    assert aspect_distances(far).max() == 2 * MAX_DISTANCE
+
+
+def test_words_of_the_aspect_are_in_no_phrase() -> None:
+    logits = np.array([[0, 9, 0], [0, 0, 9], [0, 4, 9], [9, 0, 0]], np.float32)
+    aspect = np.array([False, True, False, False])
+    spans, scores = decode_opinions(logits, aspect, 0.0)
+    assert spans == [(0, 1), (2, 3)]
+    assert all(0 < score <= 1 for score in scores)
+
+
+def test_metrics_by_hand() -> None:
+    found = [[(0, 1), (3, 5)], [], [(2, 3)]]
+    gold = [[(0, 1), (4, 6)], [(7, 8)], []]
+    metrics = evaluate_opinions(found, gold)
+    assert (metrics.precision, metrics.recall) == (1 / 3, 1 / 3)
+    assert metrics.overlap_f1 == pytest.approx(2 / 3)
+    assert metrics.num_aspects == 3
+
+
+def test_analyzer_returns_phrases_with_offsets(with_head: Path, small_bundle: Path) -> None:
+    analyzer, without = load(with_head), load(small_bundle)
+    texts = [example.text for example in EXAMPLES]
+    aspects = [[example.span] for example in EXAMPLES]
+    plain = without.classify(texts, aspects)
+    right = 0
+    for text, example, (found,), (before,) in zip(
+        texts, EXAMPLES, analyzer.classify(texts, aspects), plain, strict=True
+    ):
+        assert (found.polarity, found.scores) == (before.polarity, before.scores)
+        assert before.opinions is None
+        assert found.opinions is not None
+        for opinion in found.opinions:
+            assert text[opinion.start : opinion.end] == opinion.text
+            assert opinion.confidence is not None
+        offsets = [AspectSpan(opinion.start, opinion.end) for opinion in found.opinions]
+        right += offsets == list(example.phrases)
+        assert (found.polarity == "neutral") <= (not found.opinions)
+    assert right > 0
+    assert "opinions" in analyzer.classify(texts[:1], aspects[:1])[0][0].as_dict()
+    assert "opinions" not in plain[0][0].as_dict()
+
+
+def test_phrases_do_not_depend_on_neighbors(with_head: Path) -> None:
+    analyzer = load(with_head)
+    texts = [example.text for example in EXAMPLES]
+    together = analyzer.analyze(texts)
+    alone = [analyzer.analyze([text])[0] for text in texts]
+    for some, others in zip(together, alone, strict=True):
+        assert [(a.text, [o.text for o in a.opinions or ()]) for a in some] == [
+            (a.text, [o.text for o in a.opinions or ()]) for a in others
+        ]
+
+
+def test_phrases_of_all_sentences_with_an_aspect_are_joined(with_head: Path) -> None:
+    text = "The soup was cold , we paid for the bread . The soup was awful , we paid for the room ."
+    (found,) = load(with_head).classify([text], ["soup"])[0]
+    first, second = (
+        load(with_head).classify([text], [AspectSpan(start, start + 4)])[0][0]
+        for start in (4, text.rindex("soup"))
+    )
+    same = [each for each in (first, second) if each.polarity == found.polarity]
+    expected = sorted(o.start for each in same for o in each.opinions or ())
+    assert [opinion.start for opinion in found.opinions or ()] == expected
+
+
+def test_head_can_be_replaced(with_head: Path, tmp_path: Path) -> None:
+    add_opinion_head(with_head, tmp_path / "again", EXAMPLES, EXAMPLES, epochs=1)
+    assert OPINIONS in open_bundle(tmp_path / "again").files
+    assert "opinion" in open_bundle(tmp_path / "again").config["calibration"]
+
+
+@pytest.mark.parametrize(
+    "line", ["{", '{"aspects": 3}', '{"text": "a", "aspects": [{"opinions": 1}]}']
+)
+def test_malformed_records_are_reported(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps({"text": "x", "aspects": []}) + "\n" + line + "\n")
+    with pytest.raises(DataError, match="line 2"):
+        read_opinions(path)
