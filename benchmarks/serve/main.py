@@ -1,7 +1,7 @@
 """The service under load, on one core, with its clients on another.
 
 `python benchmarks/serve/main.py PART|all MODEL [SCALE]` measures one part or all, with durations
-multiplied by SCALE, and adds the metrics to `results/serve.json`.
+multiplied by SCALE, and adds the metrics to `results/serve-MODEL.json`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -195,7 +195,7 @@ def measure_large(model: str, scale: float) -> dict[str, float]:
     }
 
 
-def measure_batches(model: str, scale: float) -> dict[str, Any]:
+def measure_batches(model: str, scale: float) -> dict[str, float]:
     """Measure the CPU time per text of requests of several texts, relative to single texts."""
     texts = [text[:580] for text in reviews(108)]
     costs: dict[int, list[float]] = {size: [] for size in (1, 2, 4, 8, 16, 27, 54, 108)}
@@ -207,8 +207,10 @@ def measure_batches(model: str, scale: float) -> dict[str, Any]:
                     service.request("/v1/analyze", {"texts": texts[start : start + size]})
                 found.append((service.cpu_seconds() - before) / len(texts))
     single = statistics.median(costs[1])
-    ratios = {str(size): statistics.median(found) / single for size, found in costs.items()}
-    return {"batch_cost_ratios": ratios, "batch_cost_max": max(ratios.values())}
+    ratios = {size: statistics.median(found) / single for size, found in costs.items()}
+    return {f"batch_cost_{size}": ratio for size, ratio in ratios.items()} | {
+        "batch_cost_max": max(ratios.values())
+    }
 
 
 def measure_soak(model: str, scale: float) -> dict[str, float]:
@@ -245,7 +247,7 @@ def measure_fuzzing(model: str, scale: float) -> dict[str, float]:
     return {"fuzz_requests": number, "fuzz_faults": faults, "fuzz_seconds": 600 * scale}
 
 
-PARTS: dict[str, Callable[[str, float], dict[str, Any]]] = {
+PARTS: dict[str, Callable[[str, float], dict[str, float]]] = {
     "speed": measure_speed,
     "overload": measure_overload,
     "shutdown": measure_shutdown,
@@ -260,7 +262,7 @@ def main(part: str = "all", model: str = "fast", scale: str = "1") -> None:
     os.sched_setaffinity(0, {CLIENT_CORE})
     for name in PARTS if part == "all" else [part]:
         metrics = PARTS[name](model, float(scale))
-        write_result("serve", metrics, ("fastapi", "uvicorn", "onnxruntime"), part=name)
+        write_result(f"serve-{model}", metrics, ("fastapi", "uvicorn", "onnxruntime"), part=name)
 
 
 if __name__ == "__main__":

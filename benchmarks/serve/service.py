@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,6 +100,13 @@ class Running:
         assert found
         return int(found[1]) / 1024
 
+    def is_ready(self) -> bool:
+        """Return whether the service answers."""
+        try:
+            return self.request("/readyz")[0] == HTTPStatus.OK
+        except OSError:
+            return False
+
     def cpu_seconds(self) -> float:
         """Return the CPU time that the process has used."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
@@ -140,7 +148,7 @@ def stopped_at_the_end(process: subprocess.Popen[bytes], log: Path) -> Iterator[
         found = re.search(r"http://[^:]+:(\d+)/", service.log())
         assert found, service.log()
         service.port = int(found[1])
-        wait_until(lambda: service.request("/readyz")[0] == 200, 60)
+        wait_until(service.is_ready, 60)
         yield service
     finally:
         if process.poll() is None:

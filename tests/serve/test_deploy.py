@@ -72,18 +72,11 @@ def container(image: str) -> Iterator[tuple[str, Running]]:
     service = Running(subprocess.Popen(["podman", "wait", name]), Path("none"))
     service.port = port
     try:
-        wait_until(lambda: _answers(service), 60)
+        wait_until(service.is_ready, 60)
         yield name, service
     finally:
         subprocess.run(["podman", "rm", "--force", name], capture_output=True, check=False)
         service.process.wait(30)
-
-
-def _answers(service: Running) -> bool:
-    try:
-        return service.request("/readyz")[0] == 200
-    except OSError:
-        return False
 
 
 def test_alerts_use_metrics_of_the_service(container: tuple[str, Running]) -> None:

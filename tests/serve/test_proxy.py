@@ -47,18 +47,11 @@ def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         front = Running(process, folder / "none")
         front.port = port
         try:
-            wait_until(lambda: _answers(front), 20)
+            wait_until(front.is_ready, 20)
             yield front
         finally:
             process.terminate()
             process.wait()
-
-
-def _answers(front: Running) -> bool:
-    try:
-        return front.request("/healthz")[0] == 200
-    except OSError:
-        return False
 
 
 @pytest.fixture(autouse=True)
