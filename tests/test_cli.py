@@ -23,6 +23,7 @@ from capsar.bundle import (
     ENCODER,
     FILES,
     MANIFEST,
+    OPINIONS,
     SPANS,
     TOKENIZER,
     WEIGHTS,
@@ -349,7 +350,7 @@ def test_inspect(small_bundle: Path) -> None:
     done = capsar("inspect", small_bundle)
     assert done.returncode == 0, done.stderr
     assert "all files match the manifest" in done.stdout
-    for name in ({*FILES} - {SPANS}) | {"total"}:
+    for name in ({*FILES} - {SPANS, OPINIONS}) | {"total"}:
         assert (f"  {name} " in done.stdout) == (name != MANIFEST)
     for pattern in (
         r"^schema           1$",

@@ -22,6 +22,8 @@ EXCUSES = Counter(
         "installs from the package index": 6,
         "needs a cluster": 1,
         "needs a model hub": 1,
+        "needs a trained model": 1,
+        "needs podman": 1,
         "needs word vectors of some gigabytes": 1,
         "needs this project's address; `.ci/run` does the rest": 1,
         "needs datasets that may not be redistributed, and an hour": 1,

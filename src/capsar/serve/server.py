@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 from typing import TYPE_CHECKING
@@ -18,8 +19,24 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger(__name__)
 _BACKLOG = 2048
 _MAX_CONNECTIONS = 1000
+_LINGER_SECONDS = 1.0
 _KEEP_ALIVE_SECONDS = 65
 """Longer than the 60 seconds of common proxies, which otherwise reuse closed connections."""
+
+
+class Server(uvicorn.Server):
+    """A server that answers once more on open connections before it closes them.
+
+    A client that sends a request on an idle connection while it is closed would lose it.
+    """
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop accepting connections, wait for the last requests, and finish them."""
+        for server in self.servers:
+            server.close()
+        self.server_state.default_headers.append((b"connection", b"close"))
+        await asyncio.sleep(_LINGER_SECONDS)
+        await super().shutdown(sockets)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -63,4 +80,4 @@ def run(settings: Settings) -> None:
         host, port = listener.getsockname()[:2]
         address = f"[{host}]" if ":" in host else host
         _LOGGER.info("listening", extra={"fields": {"url": f"http://{address}:{port}/"}})
-        uvicorn.Server(config).run(sockets=[listener])
+        Server(config).run(sockets=[listener])

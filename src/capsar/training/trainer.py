@@ -177,7 +177,7 @@ def make_accelerator() -> Accelerator:
     _join_processes()
     # Word vectors are the same in all processes; broadcasting them at every step would be slow.
     handlers = [DistributedDataParallelKwargs(broadcast_buffers=False)]
-    # Accelerate joins processes on the CPU only if it is told to use it.
+    # Without `cpu`, Accelerate does not join processes on the CPU.
     return Accelerator(cpu=not torch.accelerator.is_available(), kwargs_handlers=handlers)
 
 
