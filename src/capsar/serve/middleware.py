@@ -60,6 +60,7 @@ _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/=+@-]{1,128}")
 _QUIET_ROUTES = {"/healthz", "/readyz", "/metrics"}
 _PROTECTED = ("/v1/", "/metrics")
 _PUBLIC = "/v1/openapi.json"
+_WITH_BODY = {"/v1/analyze", "/v1/classify", "/v1/explain"}
 _BEARER = b"bearer "
 
 
@@ -198,7 +199,7 @@ class LimitMiddleware:
 
     def _check_body(self, scope: Scope, headers: dict[bytes, bytes]) -> Response | None:
         """Reject a body before it is received."""
-        if scope["method"] != "POST" or not _route_path(scope).startswith("/v1/"):
+        if scope["method"] != "POST" or _route_path(scope) not in _WITH_BODY:
             return None
         length = headers.get(b"content-length", b"")
         if length.isdigit() and int(length) > BODY_BYTES:
