@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from capsar.calibration import Calibration
+from capsar.calibration import Calibration, binary_scores
 from capsar.schema import CLASSES, AspectSentiment, Opinion
 from capsar.tokenizer import words_within
 
@@ -240,7 +240,7 @@ class Decoder:
 
 def _confidences(calibration: Calibration, scores: NDArray[np.float64]) -> list[float]:
     """Return the calibrated probabilities of span scores."""
-    confidences: list[float] = calibration.apply(np.stack([1 - scores, scores], 1))[:, 1].tolist()
+    confidences: list[float] = calibration.apply(binary_scores(scores))[:, 1].tolist()
     return confidences
 
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from torch import Tensor, nn
 
 from capsar.inference.decoding import MAX_DISTANCE, NUM_TAGS
 from capsar.model.capsules import stack_neighbors
 from capsar.model.span_head import WIDTH
 from capsar.schema import CLASSES
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 OPINION_UNITS = 192
 _DROPOUT = 0.3
@@ -63,10 +58,3 @@ class OpinionHead(nn.Module):
         units = self.hidden(stack_neighbors(features, WIDTH)).relu()
         logits: Tensor = self.tags(self.dropout(units))
         return logits
-
-    @classmethod
-    def from_weights(cls, weights: Mapping[str, Tensor]) -> OpinionHead:
-        """Make a head from its state dict."""
-        head = cls(hidden_dim=weights["aspect.weight"].shape[1])
-        head.load_state_dict(dict(weights))
-        return head
