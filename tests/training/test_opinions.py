@@ -13,13 +13,13 @@ import torch
 from capsar import AspectSpan, load
 from capsar.bundle import OPINIONS, open_bundle
 from capsar.errors import DataError
+from capsar.evaluation.opinions import evaluate_opinions
 from capsar.inference.decoding import MAX_DISTANCE, aspect_distances, decode_opinions
 from capsar.model.opinion_head import OpinionHead
 from capsar.training.export import export_opinions, store_int8
 from capsar.training.opinions import (
     OpinionExample,
     add_opinion_head,
-    evaluate_opinions,
     read_opinions,
 )
 
