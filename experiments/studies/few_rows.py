@@ -3,7 +3,7 @@
 Five times, 200 rows of SemEval-14 Laptop's training set are drawn into a file, as a user would
 bring them, and `base` is fine-tuned on it; a fifth of the rows selects the epoch. Each model is
 evaluated once on the test set, and on the training rows that were not drawn. Writes
-`results/few-rows.json`.
+`results/few-rows.json`; a stopped study resumes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from capsar.evaluation.evaluate import labeled
 from capsar.evaluation.spans import evaluate_spans, term_sentences
 from capsar.training.initialize import fine_tune_settings
 from evaluate import rounded
-from run import RESULTS, WORK, describe_study, prepare_process, write_json
+from run import RESULTS, WORK, describe_study, prepare_process, read_json, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,6 +47,10 @@ def main() -> None:
     runs = []
     for seed in SEEDS:
         folder = WORK / f"few-rows-{seed}"
+        measured = folder / "measured.json"
+        if measured.is_file():
+            runs.append(read_json(measured))
+            continue
         rows = draw(pool, seed)
         sections = fine_tune_settings("base")
         sections["data"] = {
@@ -62,7 +66,7 @@ def main() -> None:
         own = load(result.bundle)
         found = {"rest": measure(own, rest), "rest_untouched": measure(base, rest)}
         runs.append(facts | measure(own, test) | found)
-        print(runs[-1], flush=True)
+        write_json(measured, runs[-1])
     about = describe_study("few-rows", "studies/few_rows.py", "torch", "numpy", "onnxruntime")
     document = about | {"untouched": measure(base, test), "runs": runs}
     write_json(RESULTS / "few-rows.json", rounded(document))
