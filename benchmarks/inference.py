@@ -24,7 +24,10 @@ import numpy as np
 from capsar.bundle import (
     BUNDLED_MODELS,
     CAPSULES,
+    CONFIG,
     ENCODER,
+    MANIFEST,
+    OPINIONS,
     TOKENIZER,
     bundled_models,
     open_bundle,
@@ -218,11 +221,14 @@ def measure_models() -> None:
     aspects = [[one["aspect"] for one in e["aspects"]] for e in examples] * MODEL_REPEATS
     names = bundled_models()
     calls: dict[str, Callable[[], object]] = {}
-    for name in names:
-        analyzer = load(name, threads=1)
-        calls[name] = partial(analyzer.analyze, texts)
-        calls[f"{name}_given"] = partial(analyzer.classify, texts, aspects)
-    seconds = time_in_turn(calls, MODEL_TURNS)
+    with tempfile.TemporaryDirectory() as folder:
+        for name in names:
+            analyzer = load(name, threads=1)
+            calls[name] = partial(analyzer.analyze, texts)
+            calls[f"{name}_given"] = partial(analyzer.classify, texts, aspects)
+            plain = load(without_opinions(name, Path(folder) / name), threads=1)
+            calls[f"{name}_without_opinions"] = partial(plain.analyze, texts)
+        seconds = time_in_turn(calls, MODEL_TURNS)
     metrics = {
         f"{key}_sentences_per_s": len(texts) / statistics.median(some)
         for key, some in seconds.items()
@@ -230,11 +236,22 @@ def measure_models() -> None:
     metrics["fast_over_base"] = median_ratio(seconds["base"], seconds["fast"])
     metrics["fast_over_base_given"] = median_ratio(seconds["base_given"], seconds["fast_given"])
     for name in names:
+        without = seconds[f"{name}_without_opinions"]
+        metrics[f"{name}_opinions_speed"] = median_ratio(without, seconds[name])
         files = (BUNDLED_MODELS / name).iterdir()
         metrics[f"{name}_mb"] = sum(file.stat().st_size for file in files) / 1e6
     with tempfile.TemporaryDirectory() as folder:
         metrics["wheel_mb"] = build_wheel(Path(folder)).stat().st_size / 1e6
     write_result("models", metrics, ("onnxruntime",))
+
+
+def without_opinions(name: str, folder: Path) -> Path:
+    """Write a bundled model without its opinion head."""
+    bundle = open_bundle(BUNDLED_MODELS / name)
+    left_out = (CONFIG, MANIFEST, OPINIONS)
+    files = {one: bundle.path(one).read_bytes() for one in bundle.files if one not in left_out}
+    write_bundle(folder, bundle.config, files)
+    return folder
 
 
 if __name__ == "__main__":

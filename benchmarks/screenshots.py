@@ -49,11 +49,11 @@ def take_page(browser: Browser, scratch: Path) -> None:
         ("dark", 1160, 1, "dark"),
         ("phone", 390, 1.5, "light"),
     )
-    with running(Settings(port=0, models=("fast",)), scratch) as service:
+    with running(Settings(port=0, models=("base",)), scratch) as service:
         for name, width, scale, scheme in shots:
             page = open_page(browser, service.url, width, 800, scheme, scale)
             page.get_by_role("button", name="Restaurant").click()
-            page.locator("#aspect-scores .word").first.wait_for()
+            page.locator("#found button").first.wait_for()
             page.screenshot(path=FIGURES / f"page-{name}.png", full_page=True)
 
 

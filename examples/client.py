@@ -32,6 +32,15 @@ class ClassifyRequest(TypedDict):
     aspects: Sequence[str | Offsets]
 
 
+class Opinion(TypedDict):
+    """A phrase that carries the sentiment."""
+
+    text: str
+    start: int
+    end: int
+    confidence: float | None
+
+
 class Aspect(TypedDict):
     """The sentiment toward one aspect: `text == document["text"][start:end]`."""
 
@@ -43,6 +52,7 @@ class Aspect(TypedDict):
     confidence: float | None
     aspect_confidence: float | None
     abstained: bool
+    opinions: NotRequired[list[Opinion]]
     windowed: NotRequired[bool]
 
 
@@ -64,6 +74,7 @@ class Explanation(TypedDict):
     words: list[tuple[int, int]]
     lengths: dict[Polarity, float]
     aspect_scores: dict[Polarity, list[float]]
+    importance: dict[Polarity, list[float]]
     attributions: dict[Polarity, list[float]]
 
 

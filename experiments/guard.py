@@ -27,7 +27,8 @@ def guarded_paths() -> frozenset[str]:
         for file in dataset.files
         if file.part == TEST
     ]
-    sources = [*CORPUS.glob("test/*.txt"), *CORPUS.glob("checks/test-*.txt")]
+    patterns = ("test/*.txt", "checks/test-*.txt", "opinions/test.jsonl", "checks/opinions-*")
+    sources = [path for pattern in patterns for path in CORPUS.glob(pattern)]
     more = (data_folder() / "evaluation").glob("**/test*")
     return frozenset(os.path.realpath(path) for path in (*files, *sources, *more))
 

@@ -149,6 +149,28 @@ def test_attributions_sum_to_the_lengths(analyzer: Analyzer) -> None:
             assert len(explanation.aspect_scores[polarity]) == len(words)
 
 
+def test_importance_is_the_drop_without_the_word(analyzer: Analyzer, atol: float) -> None:
+    text = "The soup was cold , the staff kind ."
+    found = analyzer.explain(text, "soup")
+    words = [text[start:end] for start, end in found.words]
+    for number, word in enumerate(words):
+        rest = " ".join(words[:number] + words[number + 1 :])
+        for polarity, scores in found.importance.items():
+            if word == "soup":
+                assert scores[number] == 0
+                continue
+            without = analyzer.explain(rest, "soup").lengths[polarity]
+            assert scores[number] == pytest.approx(found.lengths[polarity] - without, abs=atol)
+
+
+def test_neighbors_of_long_texts_share_their_importance(analyzer: Analyzer) -> None:
+    text = "The soup was cold and the " + "very " * 60 + "kind staff came ."
+    scores = analyzer.explain(text, "soup").importance[Polarity.NEGATIVE]
+    assert len(scores) == 70
+    assert scores[0] == scores[2] != scores[3]  # around the aspect
+    assert len(analyzer.explain("", None).importance[Polarity.NEGATIVE]) == 0
+
+
 def test_streams_keep_the_order_and_read_no_more_than_a_chunk_ahead(
     analyzer: Analyzer, atol: float
 ) -> None:

@@ -71,7 +71,7 @@ class Faithfulness:
     comprehensiveness: dict[str, float]
     sufficiency: dict[str, float]
     differences: dict[str, MeanDifference]
-    """Attributions minus each other ranking: `comprehensiveness_vs_random` and so on."""
+    """The reference minus each other ranking: `comprehensiveness_vs_random` and so on."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the metrics as a JSON object; those of attributions have no suffix."""
@@ -91,15 +91,17 @@ def evaluate_faithfulness(
     examples: Sequence[Example],
     *,
     rankers: dict[str, Ranker] | None = None,
+    reference: str = "attributions",
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Faithfulness:
-    """Compare attributions with random rankings of words, and with other rankings.
+    """Compare rankings of words: attributions, others, and random ones.
 
     Args:
         explainer: The model.
         examples: Examples with an aspect in the text; labels are not used otherwise.
         rankers: Other ways to score the words of examples, given their predicted classes (n).
+        reference: The ranking that is compared with all others.
         draws: Number of random rankings per example to average.
         seed: Seed of the random rankings and of the bootstrap.
 
@@ -130,10 +132,10 @@ def evaluate_faithfulness(
         0, len(chosen), (_RESAMPLES, len(chosen))
     )  # the same for every metric
     differences = {
-        f"{measure}_vs_{name}": _difference(drops["attributions"][i] - drops[name][i], rows)
+        f"{measure}_vs_{name}": _difference(drops[reference][i] - drops[name][i], rows)
         for i, measure in enumerate(_MEASURES)
         for name in drops
-        if name != "attributions"
+        if name != reference
     }
     return Faithfulness(
         num_examples=len(chosen),

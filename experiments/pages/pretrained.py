@@ -210,3 +210,75 @@ def false_aspects(results: Results) -> str:
         for name, found in results.read("false-aspects").get("sets", {}).items()
     ]
     return table(["set", "read", "aspects by our guideline"], rows)
+
+
+def opinions(results: Results) -> str:
+    """Return the bundled models and two baselines on opinion phrases, with given aspects."""
+    rows = []
+    for name, systems in results.read("opinions").get("sets", {}).items():
+        kind, _, domain = name.partition("-")
+        shown = {"memd": f"MEMD {domain}", "aste": f"ASTE {domain}"}.get(kind, IN_DOMAIN.get(name))
+        for system, found in systems.items():
+            label = f"`{system}`" if system in BUNDLED else system
+            cells = [
+                f"{number(found[metric])} [{number(low)}, {number(high)}]"
+                for metric, (low, high) in found["intervals"].items()
+            ]
+            rows.append([shown, label, *cells, number(found["precision"]), number(found["recall"])])
+    header = ["set", "", "F1, exact", "F1, overlapping", "precision, exact", "recall, exact"]
+    return table(header, rows)
+
+
+_RANKINGS = {
+    "importance": "importance (shown)",
+    "opinions": "opinion phrases (shown)",
+    "attributions": "attributions by routing",
+    "gradient": "gradient x input, signed",
+    "gradient_norm": "gradient x input, norm",
+    "random": "random words",
+}
+
+
+def faithfulness(results: Results) -> str:
+    """Return how faithful the word scores of the bundled models are."""
+    rows = []
+    for model, sets in results.read("faithfulness-bundled").get("models", {}).items():
+        for name, found in sets.items():
+            for ranking, label in _RANKINGS.items():
+                suffix = "" if ranking == "attributions" else f"_{ranking}"
+                row = [f"{OUT_OF_DOMAIN[name]}, `{model}`", label]
+                for measure in ("comprehensiveness", "sufficiency"):
+                    compared = found.get(f"{measure}_vs_{ranking}")
+                    bounds = (
+                        [signed(compared[k]) for k in ("mean", "low", "high")] if compared else []
+                    )
+                    difference = "{} [{}, {}]".format(*bounds) if bounds else ""
+                    row += [number(found[f"{measure}{suffix}"]), difference]
+                rows.append(row)
+    header = [
+        "set", "words ranked by", "comprehensiveness", "importance minus it", "sufficiency",
+        "importance minus it",
+    ]  # fmt: skip
+    return table(header, rows)
+
+
+def llm(results: Results) -> str:
+    """Return the bundled models beside a language model, on the same sentences."""
+    rows = []
+    document = results.read("llm")
+    for system, sets in document.get("systems", {}).items():
+        label = f"`{system}`" if system in BUNDLED else system
+        for name, found in sets.items():
+            shown = (OUT_OF_DOMAIN | IN_DOMAIN)[name]
+            cells = [
+                number(found[metric]) for metric in ("span_f1", "joint_f1", "polarity_of_found")
+            ]
+            rows.append([
+                label, shown, *cells, f"{found['seconds_per_1000']:,.1f}",
+                f"{found['dollars_per_1000']:.5f}",
+            ])  # fmt: skip
+    header = [
+        "system", "set", "span F1", "span + polarity", "polarity of spans found",
+        "core-seconds per 1,000", "dollars per 1,000",
+    ]  # fmt: skip
+    return table(header, rows)

@@ -1,7 +1,7 @@
 """Rebuild the bundled models: `python experiments/pretrained/build.py base`, then `… fast`.
 
 Writes the pseudo-labels of its teachers (`teacher.py`), if it has any, trains `configs/NAME.toml`
-(a stopped run resumes) and packs the bundle into `src/capsar/models/`.
+(a stopped run resumes), packs the bundle into `src/capsar/models/` and adds an opinion head.
 Once `out_of_domain.py`, `smoke_set.py` and the speed benchmark have been run, `--only card` writes
 their results into the model card.
 
@@ -22,18 +22,23 @@ if __name__ == "__main__":
 from capsar import train
 from capsar.bundle import CARD, open_bundle
 from capsar.config import list_sources, read_config, run_config
+from capsar.training.opinions import add_opinion_head, read_opinions
 from guard import close_test_sets
 from pretrained.card import LICENSE, VECTORS_LICENSE, facts, render_card, set_card
 from pretrained.packing import pack_bundle
 from pretrained.sets import BUNDLED, MODELS
 from pretrained.teacher import write_pseudo_labels
-from run import CONFIGS, WORK, prepare_process, record_commit
+from run import CONFIGS, ROOT, WORK, prepare_process, record_commit
 
 if TYPE_CHECKING:
     from capsar.training.loop import StepInfo
 
-STEPS = ("labels", "train", "pack")
+STEPS = ("labels", "train", "pack", "opinions")
 CARD_STEP = "card"
+OPINIONS = ROOT / "corpus" / "opinions"
+OPINION_HEADS = {"base": {"units": 192, "seed": 1}, "fast": {"units": 96, "seed": 0}}
+"""Settings of the opinion heads: a slower encoder leaves time for a larger head, and of two seeds
+the better one on validation."""
 
 
 def main() -> None:
@@ -59,6 +64,12 @@ def main() -> None:
         train(run_config(content), folder, on_step=_print_epoch)
     if "pack" in steps:
         pack(name, folder)
+    if "opinions" in steps:
+        train_examples, validation = (
+            read_opinions(OPINIONS / f"{part}.jsonl") for part in ("train", "validation")
+        )
+        settings, bundle = OPINION_HEADS[name], MODELS / name
+        print(add_opinion_head(bundle, bundle, train_examples, validation, **settings))
     if CARD_STEP in steps:
         set_card(name, _card(name, folder))
 

@@ -18,8 +18,8 @@ PURPOSES = {
     "fast": "large corpora and small machines: many times faster",
 }
 NETWORKS = {
-    "base": "CAPSAR on all-MiniLM-L6-v2, with an extraction head; weights stored in 8 bits",
-    "fast": "CAPSAR on a Bi-GRU and GloVe 6B (100 dimensions), with an extraction head",
+    "base": "CAPSAR on all-MiniLM-L6-v2, with an extraction head and an opinion head",
+    "fast": "CAPSAR on a Bi-GRU and GloVe 6B (100 dimensions), with the same two heads",
 }
 LISTED = ("restaurant", "laptop")
 """Sets that `capsar models` lists."""
@@ -105,7 +105,7 @@ def render_card(name: str, of_run: str) -> str:
     training = paragraph(_TRAINING)
     notice = (MODELS / "NOTICE.md").read_text(encoding="utf-8")
     parts = [
-        body, f"## Training data\n\n{training}", _out_of_domain(name),
+        body, f"## Training data\n\n{training}", _out_of_domain(name), _opinions(name),
         _failures(name),
         f"## Intended use\n\n{paragraph(_USE)}", re.sub("^# .*", "## Attribution", notice),
     ]  # fmt: skip
@@ -141,6 +141,22 @@ def _out_of_domain(name: str) -> str:
         over examples; another training seed would change the values as well."""
     )
     return f"## Out-of-domain evaluation\n\n{table(header, rows)}\n\n{said}"
+
+
+def _opinions(name: str) -> str:
+    sets = read_json(RESULTS / "opinions.json").get("sets", {})
+    rows = []
+    for key, systems in sets.items():
+        kind, _, domain = key.partition("-")
+        shown = {"memd": f"MEMD {domain}", "aste": f"ASTE {domain}"}.get(kind, IN_DOMAIN.get(key))
+        rows.append([shown, number(systems[name]["f1"]), number(systems[name]["overlap_f1"])])
+    if not rows:
+        return ""
+    said = paragraph(
+        """Phrases that carry the sentiment toward given aspects: F1 by exact match, and by any
+        common word. The head was trained on the opinion layer of this project's corpus."""
+    )
+    return f"## Opinion phrases\n\n{said}\n\n{table(['set', 'exact', 'overlapping'], rows)}"
 
 
 def _failures(name: str) -> str:

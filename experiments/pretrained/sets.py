@@ -56,7 +56,7 @@ def read_memd(domain: str, part: str) -> list[Example]:
     examples = []
     for row in json.loads(path.read_text(encoding="utf-8")):
         text = row["raw_words"]
-        starts, ends = _token_offsets(text)
+        starts, ends = token_offsets(text)
         sentiments: dict[AspectSpan, set[Polarity]] = {}
         for quadruple in row["quadruples"]:
             first, end = quadruple["aspect"]["from"], quadruple["aspect"]["to"]
@@ -71,7 +71,7 @@ def read_memd(domain: str, part: str) -> list[Example]:
     return examples
 
 
-def _token_offsets(text: str) -> tuple[list[int], list[int]]:
+def token_offsets(text: str) -> tuple[list[int], list[int]]:
     """Return where each blank-separated token begins and ends."""
     starts, ends, position = [], [], 0
     for token in text.split(" "):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from capsar.schema import AspectSentiment as AspectSentiment
     from capsar.schema import AspectSpan as AspectSpan
     from capsar.schema import Example as Example
+    from capsar.schema import Opinion as Opinion
     from capsar.schema import Polarity as Polarity
     from capsar.training.trainer import train as train
 
@@ -39,6 +40,7 @@ _MODULES = {
     "CapsarError": "capsar.errors",
     "Example": "capsar.schema",
     "ModelConfig": "capsar.config",
+    "Opinion": "capsar.schema",
     "Polarity": "capsar.schema",
     "ReportOptions": "capsar.reporting.options",
     "ScoreOptions": "capsar.bulk.job",
@@ -61,6 +63,7 @@ __all__ = [
     "CapsarError",
     "Example",
     "ModelConfig",
+    "Opinion",
     "Polarity",
     "ReportOptions",
     "ScoreOptions",

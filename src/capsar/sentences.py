@@ -165,15 +165,6 @@ def _full_stop_ends(word: str, first: str) -> bool:
     return True
 
 
-def without_markup(text: str) -> str:
-    """Return a text without HTML tags and entities.
-
-    >>> without_markup("mac &amp; <b>cheese</b>")
-    'mac  cheese'
-    """
-    return _MARKUP.sub("", text)
-
-
 def iterate_windows(text: str, sentence: Span) -> Iterator[tuple[list[Span], bool]]:
     """Yield the words of a sentence, in windows if it is longer than `MAX_SENTENCE_WORDS`.
 

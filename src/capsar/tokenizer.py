@@ -475,9 +475,9 @@ def first_subwords(words: NDArray[np.int64], num_words: int) -> NDArray[np.int64
     >>> first_subwords(np.array([[-1, 0, 0, 1, -1]]), 3).tolist()
     [[1, 3, 0]]
     """
-    size = words.shape[1]
-    first = np.full((len(words), num_words + 1), size, dtype=np.int64)  # last column: no word
-    rows = np.broadcast_to(np.arange(len(words))[:, None], words.shape)
-    positions = np.broadcast_to(np.arange(size), words.shape)
-    np.minimum.at(first, (rows, np.where(words < 0, num_words, words)), positions)
-    return np.where(first == size, 0, first)[:, :num_words]
+    first = np.zeros((len(words), num_words), dtype=np.int64)
+    starts = words >= 0
+    starts[:, 1:] &= words[:, 1:] != words[:, :-1]
+    rows, positions = (index[::-1] for index in np.nonzero(starts))  # the first one wins
+    first[rows, words[rows, positions]] = positions
+    return first

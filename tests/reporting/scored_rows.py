@@ -21,6 +21,19 @@ _MENTION = pa.struct(
         ),
         ("confidence", pa.float32()),
         ("aspect_confidence", pa.float32()),
+        (
+            "opinions",
+            pa.list_(
+                pa.struct(
+                    [
+                        ("text", pa.string()),
+                        ("start", pa.int32()),
+                        ("end", pa.int32()),
+                        ("confidence", pa.float32()),
+                    ]
+                )
+            ),
+        ),
     ]
 )
 _POLARITIES = {"+": "positive", "o": "neutral", "-": "negative"}
@@ -29,12 +42,19 @@ _POLARITIES = {"+": "positive", "o": "neutral", "-": "negative"}
 def row(
     notes: str, text: str | None = None, error: str | None = None, **kept: Any
 ) -> dict[str, Any]:
-    """Return a row: `"soup:- staff:+.9"` is two mentions, the second with a confidence."""
+    """Return a row: `"soup:- staff:+.9"` is two mentions, the second with a confidence.
+
+    `"soup:-|very_cold|bland"` has two opinion phrases.
+    """
     mentioned = [note.rpartition(":") for note in notes.split()]
     names = [name.replace("_", " ") for name, _, _ in mentioned]
-    text = text if text is not None else " ".join(f"The {name} here." for name in names)
+    found = [sign.replace("_", " ").split("|")[1:] for _, _, sign in mentioned]
+    mentioned = [(name, colon, sign.partition("|")[0]) for name, colon, sign in mentioned]
+    if text is None:
+        endings = [" and ".join(phrases) or "here" for phrases in found]
+        text = " ".join(f"The {a} {b}." for a, b in zip(names, endings, strict=True))
     mentions, position = [], 0
-    for name, (_, _, sign) in zip(names, mentioned, strict=True):
+    for name, (_, _, sign), phrases in zip(names, mentioned, found, strict=True):
         position = text.index(name, position)
         polarity = _POLARITIES[sign[0]]
         mentions.append(
@@ -46,10 +66,16 @@ def row(
                 "scores": {one: float(one == polarity) for one in _POLARITIES.values()},
                 "confidence": float(sign[1:]) if sign[1:] else None,
                 "aspect_confidence": None,
+                "opinions": [_opinion(text, phrase, position) for phrase in phrases],
             }
         )
         position += len(name)
     return {**kept, "text": text, "aspects": None if error else mentions, "error": error}
+
+
+def _opinion(text: str, phrase: str, position: int) -> dict[str, Any]:
+    start = text.index(phrase, position)
+    return {"text": phrase, "start": start, "end": start + len(phrase), "confidence": 0.5}
 
 
 def write_rows(

@@ -32,7 +32,9 @@ def corpus(folder: Path) -> Path:
     for index in range(240):
         shop, day = ("north", "south", NAME)[index % 3], f"2026-{index % 6 + 1:02d}-11"
         good = "+" if index % 3 or index % 4 else "-"
-        rows.append(row(f"soup:{good}.9 staff:-.8 bill:{'o+'[index % 2]}.7", shop=shop, day=day))
+        said = ("|slow", "|very_slow|rude", "|<i>odd</i>")[index % 3]
+        notes = f"soup:{good}.9 staff:-.8{said} bill:{'o+'[index % 2]}.7"
+        rows.append(row(notes, shop=shop, day=day))
     rows += [row("broth:-.9", HOSTILE, shop="north", day="2026-02-02")]
     rows += [row(f"{NAME}:+.9", f"A {NAME} here.", shop="south", day="2026-02-02")] * 3
     rows += [row("", error="<i>too long</i>: 9", shop=None, day=None)]
@@ -65,7 +67,7 @@ def opened(browser: Browser, made: Path) -> Iterator[Opened]:
         page.on("pageerror", lambda error: messages.append(str(error)))
         page.on("request", lambda sent: sent.url.startswith("file:") or messages.append(sent.url))
         page.goto(path.as_uri())
-        expect(page.locator("#praised[data-drawn]")).to_be_visible(timeout=_TIMEOUT)
+        expect(page.locator("#praised li").first).to_be_visible(timeout=_TIMEOUT)
         return page
 
     yield open_page
@@ -76,9 +78,11 @@ def opened(browser: Browser, made: Path) -> Iterator[Opened]:
 
 def test_charts_are_drawn(opened: Opened) -> None:
     page = opened()
-    for chart in ("praised", "criticized", "grid", "trend", "confidence"):
+    for chart in ("grid", "trend", "confidence"):
         expect(page.locator(f"#{chart}[data-drawn]")).to_be_attached()
-    assert page.locator("#criticized .mark-rect path").count() >= 3
+    widths = page.locator("#criticized .bar i").evaluate_all("all => all.map(i => i.offsetWidth)")
+    assert len(widths) >= 3
+    assert widths == sorted(widths, reverse=True)
     assert page.locator("#grid .mark-rect path").count() >= 9
     lines = page.locator("#trend .mark-line path").evaluate_all(
         "all => all.map(p => p.getBBox().width)"
@@ -89,17 +93,35 @@ def test_charts_are_drawn(opened: Opened) -> None:
     expect(page.locator("#confidence-card")).to_contain_text("<i>too long</i>")
 
 
-def test_selecting_a_bar_opens_its_sentences(opened: Opened) -> None:
+def test_selecting_an_aspect_opens_its_sentences(opened: Opened) -> None:
     page = opened()
-    page.locator("#criticized .mark-rect path").first.click(position={"x": 3, "y": 3})
+    page.locator("#criticized").get_by_role("button", name="staff", exact=True).click()
     expect(page.locator("#drill")).to_be_visible()
     expect(page.locator("#drill-title")).to_have_text("staff")
-    expect(page.locator("#sentences li").first).to_contain_text("The staff here.")
+    expect(page.locator("#sentences li").first).to_contain_text("The staff")
     expect(page.locator("#sentences mark.chosen").first).to_have_text("staff")
     expect(page.locator("#sentences li.positive")).to_have_count(0)
     expect(page.locator("#drill-trend[data-drawn]")).to_be_attached()
     page.get_by_role("button", name="Close").click()
     expect(page.locator("#drill")).to_be_hidden()
+
+
+def test_selecting_a_phrase_opens_its_sentences(opened: Opened) -> None:
+    page = opened()
+    phrases = page.locator("#criticized li", has_text="staff").locator(".phrase")
+    expect(phrases).to_have_text(["slow 160", "<i>odd</i> 80", "rude 80"])
+    expect(phrases.first).to_have_attribute("title", "also: very slow")
+    phrases.nth(2).click()
+    expect(page.locator("#drill-title")).to_have_text("staff")
+    expect(page.locator("#drill-phrases [aria-pressed=true]")).to_contain_text("rude")
+    items = page.locator("#sentences li")
+    expect(items.first).to_be_visible()
+    assert items.count() == items.filter(has_text="rude").count()
+    expect(items.first.locator("u")).to_have_text(["very slow", "rude"])
+    page.locator("#drill-phrases [aria-pressed=true]").click()
+    expect(page.locator("#drill-phrases [aria-pressed=true]")).to_have_count(0)
+    expect(page.locator("#drill-phrases :focus")).to_contain_text("rude")
+    expect(items.filter(has_text="odd").first).to_be_visible()
 
 
 def test_small_groups_are_faded(opened: Opened) -> None:
@@ -173,7 +195,7 @@ def test_other_scripts_are_blocked(browser: Browser, made: Path, tmp_path: Path)
     page = browser.new_page(offline=True)
     page.on("console", lambda message: messages.append(message.text))
     page.goto(changed.as_uri())
-    expect(page.locator("#praised[data-drawn]")).to_be_visible(timeout=_TIMEOUT)
+    expect(page.locator("#praised li").first).to_be_visible(timeout=_TIMEOUT)
     assert page.evaluate("typeof window.hacked") == "undefined"
     assert "Content Security Policy" in messages[0]
     page.close()
@@ -181,10 +203,10 @@ def test_other_scripts_are_blocked(browser: Browser, made: Path, tmp_path: Path)
 
 def test_dark_and_light_themes(opened: Opened) -> None:
     page = opened(color_scheme="dark")
-    mark = page.locator("#praised .mark-rect path").first
-    expect(mark).not_to_have_attribute("fill", "rgb(23, 115, 74)")
+    mark = page.locator("#trend .mark-line path").last
+    expect(mark).not_to_have_attribute("stroke", "rgb(23, 115, 74)")
     page.emulate_media(color_scheme="light")
-    expect(mark).to_have_attribute("fill", "rgb(23, 115, 74)", timeout=_TIMEOUT)
+    expect(mark).to_have_attribute("stroke", "rgb(23, 115, 74)", timeout=_TIMEOUT)
 
 
 @pytest.mark.parametrize("width", [390, 1160])

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from scored_rows import row, write_rows
 from typer.testing import CliRunner
@@ -22,6 +24,7 @@ from capsar.cli import app
 from capsar.errors import ArtifactError, ConfigError, DataError, MissingExtraError
 from capsar.reporting import query
 from capsar.reporting.options import ReportOptions
+from capsar.reporting.phrases import phrase_key
 from capsar.reporting.render import COLUMNS, render_csv
 from capsar.reporting.run import report
 
@@ -34,7 +37,7 @@ def make_rows(number: int = 300) -> list[dict]:
             ("soup", "Soups", "staff", "bill"), k=generator.choice((0, 1, 1, 2, 3))
         )
         notes = " ".join(
-            f"{name}:{generator.choice('+o-')}{generator.choice(('', '.3', '.9'))}"
+            f"{name}:{generator.choice('+o-')}{generator.choice(('', '.3', '.9|cold', '|so_bad'))}"
             for name in names
         )
         month = generator.choice(
@@ -44,6 +47,83 @@ def make_rows(number: int = 300) -> list[dict]:
         error = "too long: 9" if generator.random() < 0.05 else None
         rows.append(row(notes, error=error, shop=shop, day=month, id=index))
     return rows
+
+
+def test_phrases_are_counted_and_merged(tmp_path: Path) -> None:
+    notes = (
+        "soup:-|cold", "soup:-|very_cold|bland", "soup:+|cold", "soup:-|So_COLD", "soup:-|not_cold",
+        "Soups:-|crashes", "soup:-|crashed", "staff:+|kind", "soup:o",
+    )  # fmt: skip
+    content = report(write_rows(tmp_path / "scored", [row(one) for one in notes], files=3))
+    soup, staff = content["phrases"]
+    assert [(one["text"], one["mentions"]) for one in soup["negative"]] == [
+        ("cold", 3), ("crashed", 2), ("bland", 1), ("not cold", 1),
+    ]  # fmt: skip
+    assert sorted(soup["negative"][0]["variants"]) == ["cold", "so cold", "very cold"]
+    assert [one["text"] for one in soup["positive"]] == ["cold"]
+    assert staff == {
+        "negative": [],
+        "positive": [{"text": "kind", "mentions": 1, "variants": ["kind"]}],
+    }
+    for sentence in content["sentences"][0]:
+        phrases = [soup[sentence["polarity"]][number]["text"] for number in sentence["phrases"]]
+        written = [sentence["text"][start:end].casefold() for start, end in sentence["opinions"]]
+        assert len(phrases) == len(written)
+        assert all(
+            one.split()[-1][:5] == other.split()[-1][:5]
+            for one, other in zip(sorted(phrases), sorted(written), strict=True)
+        )
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("very kind", "kind", True), ("so pretty", "pretty", True), ("not much", "not", False),
+        ("not pretty", "not kind", False), ("kind of odd", "odd", True), ("a bit odd", "odd", True),
+        ("far from clean", "clean", False), ("👎", "🤢", False), ("breaks", "broke", False),
+        ("Works great!", "worked great", True), ("kind and helpful", "helpful", False),
+    ],
+)  # fmt: skip
+def test_phrases_that_say_the_same(one: str, other: str, same: bool) -> None:
+    assert (phrase_key(one) == phrase_key(other)) is same
+
+
+def test_phrases_without_a_confident_mention_have_no_sentence(tmp_path: Path) -> None:
+    rows = [row("soup:-.9|cold"), row("soup:-.2|bland"), row("soup:-.2|bland")]
+    content = report(write_rows(tmp_path / "scored", rows))
+    assert [one["text"] for one in content["phrases"][0]["negative"]] == ["bland", "cold"]
+    assert [one["phrases"] for one in content["sentences"][0]] == [[1]]
+
+
+def test_every_phrase_has_a_sentence(tmp_path: Path) -> None:
+    rows = [row(f"soup:-|cold_{index % 40}", id=index) for index in range(400)]
+    rows += [row("soup:-|bland", id=401)] * 2
+    rows += [row("soup:-|stale_and_grey", id=500)] * 30
+    content = report(write_rows(tmp_path / "scored", rows, files=4))
+    (phrases,), (sentences,) = content["phrases"], content["sentences"]
+    assert phrases["negative"][0] == {
+        "text": "stale and grey",
+        "mentions": 30,
+        "variants": ["stale and grey"],
+    }
+    shown = {number for sentence in sentences for number in sentence["phrases"]}
+    assert shown == set(range(len(phrases["negative"])))
+
+
+def test_files_without_opinions_have_no_phrases(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "scored", [row("soup:-")]) / "part-0000.parquet"
+    table = pq.read_table(path)
+    fields = [
+        one for one in table.schema.field("aspects").type.value_type if one.name != "opinions"
+    ]
+    older = pa.array(
+        [[{"text": "soup", "start": 4, "end": 8, "polarity": "negative"}]],
+        pa.list_(pa.struct(fields)),
+    )
+    pq.write_table(table.set_column(table.column_names.index("aspects"), "aspects", older), path)
+    content = report(path)
+    assert content["phrases"] == [{"negative": [], "positive": []}]
+    assert content["sentences"][0][0]["opinions"] == []
 
 
 @pytest.fixture(scope="module")

@@ -93,12 +93,9 @@ def test_explain_equals_analyzer(service: Running) -> None:
     assert [tuple(word) for word in found["words"]] == list(expected.words)
     for polarity, length in expected.lengths.items():
         assert found["lengths"][polarity] == pytest.approx(length, abs=1e-5)
-        assert found["aspect_scores"][polarity] == pytest.approx(
-            expected.aspect_scores[polarity], abs=1e-4
-        )
-        assert found["attributions"][polarity] == pytest.approx(
-            expected.attributions[polarity], abs=1e-4
-        )
+        for name in ("aspect_scores", "importance", "attributions"):
+            scores = getattr(expected, name)[polarity]
+            assert found[name][polarity] == pytest.approx(scores, abs=1e-4)
     assert json.loads(service.request("/v1/explain", {"text": TEXT})[2])["aspect"] is None
 
 
@@ -517,6 +514,7 @@ def test_typed_client_reads_environment_variables(guarded: Running) -> None:
 @pytest.mark.parametrize(
     ("typed", "schema"),
     [
+        (client.Opinion, "OpinionResult"),
         (client.Aspect, "AspectResult"),
         (client.Document, "Document"),
         (client.Explanation, "ExplainResponse"),

@@ -62,12 +62,42 @@ def analyze(page: Page, text: str, aspects: str = "") -> None:
     expect(page.locator("#result")).not_to_have_attribute("aria-busy", "true")
 
 
+def explain(page: Page) -> None:
+    page.get_by_text("Why? Capsules and words").click()
+    expect(page.locator("#importance .word").first).to_be_visible()
+
+
+def test_aspects_are_listed_with_their_reasons(page: Page) -> None:
+    analyze(page, TEXT)
+    rows = page.locator("#found button")
+    expect(rows).to_have_count(2)
+    expect(rows.nth(0)).to_contain_text("soupcold")  # negative ones first
+    expect(rows.nth(1)).to_contain_text("stafflovely")
+    expect(page.locator("#why")).not_to_have_attribute("open", "")
+    expect(page.locator(".phrase")).to_have_text(["cold", "lovely"])
+    rows.nth(0).click()
+    expect(page.locator(".phrase.chosen")).to_have_text(["cold"])
+    expect(page.locator(".mark").first).to_have_attribute("aria-pressed", "true")
+
+
+def test_an_error_clears_old_results(page: Page) -> None:
+    analyze(page, TEXT)
+    expect(page.locator("#result")).to_be_visible()
+    for text, aspects in ((TEXT, "pizza"), ("", "")):
+        analyze(page, text, aspects)
+        expect(page.locator("#status")).to_have_class("status problem")
+        expect(page.locator("#result")).to_be_hidden()
+        analyze(page, TEXT)
+        expect(page.locator("#result")).to_be_visible()
+
+
 def test_analyze_and_explain(page: Page) -> None:
     analyze(page, TEXT, "soup, staff")
     expect(page.locator("#model")).to_have_text("fast")
     expect(page.locator("#status")).to_have_text("2 aspects.")
     expect(page.locator("#review")).to_contain_text("The soup")
     soup, staff = (page.get_by_role("button", name=name) for name in ("soup:", "staff:"))
+    explain(page)
     soup.click()
     expect(soup).to_have_attribute("aria-pressed", "true")
     expect(page.locator("#explanation-title")).to_have_text("Explanation of “soup”")
@@ -75,11 +105,11 @@ def test_analyze_and_explain(page: Page) -> None:
     staff.click()
     expect(page.locator("#explanation-title")).to_have_text("Explanation of “staff”")
     assert page.locator(".capsule.positive .value").inner_text() != soup_value
-    before = page.locator("#attributions-top").inner_text()
+    before = page.locator("#importance-top").inner_text()
     page.locator(".capsule.neutral").click()
     expect(page.locator(".capsule.neutral input")).to_be_checked()
     expect(page.locator("#aspect-scores .word.neutral").first).to_be_visible()
-    assert page.locator("#attributions-top").inner_text() != before
+    assert page.locator("#importance-top").inner_text() != before
     page.get_by_role("button", name="Explain the whole text").click()
     expect(page.locator("#explanation-title")).to_have_text("Explanation of the whole text")
 
@@ -139,6 +169,9 @@ def test_page_works_with_the_keyboard(page: Page) -> None:
     page.locator("#text").focus()
     page.keyboard.press("Control+Enter")
     expect(page.locator("#result")).not_to_have_attribute("aria-busy", "true")
+    tab_to("why-title")
+    page.keyboard.press("Enter")
+    page.locator("#text").focus()
     tab_to("mark")
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
@@ -164,7 +197,7 @@ def test_hostile_text_is_not_interpreted(page: Page) -> None:
     expect(page.locator(".mark")).to_have_count(1)
     shown = page.evaluate(
         "[...document.querySelector('#review').childNodes]"
-        ".map(n => n.data ?? n.querySelector('bdi').textContent).join('')"
+        ".map(n => n.querySelector?.('bdi')?.textContent ?? n.textContent).join('')"
     )
     assert shown == HOSTILE
     assert page.locator("#result script, #result img, #result b > b").count() == 0
@@ -197,6 +230,7 @@ def test_too_long_text_is_rejected_by_the_page(page: Page, service: Running) -> 
     expect(page.locator("#status")).to_contain_text("this text has 1,000,000")
     assert not any("/analyze" in url for url in urls)
     analyze(page, "the soup is cold and " * 780)  # below the limit
+    explain(page)
     # The most confident aspect is explained in its window of that sentence; the last is shorter.
     words = page.locator("#aspect-scores .word")
     expect(words).not_to_have_count(0)
@@ -225,7 +259,7 @@ def test_page_is_accessible(service: Running, browser: Browser, scheme: str, wid
     page.goto(service.url)
     assert serious(page) == []
     page.get_by_role("button", name="Restaurant").click()
-    expect(page.locator("#aspect-scores .word").first).to_be_visible()
+    explain(page)
     page.get_by_text("Request and JSON response").click()
     for capsule in ("negative", "neutral", "positive"):
         page.locator(f".capsule.{capsule}").click()

@@ -9,19 +9,32 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from synthetic_reviews import write_reviews
 
 from capsar import AspectSpan, load
 from capsar.bundle import OPINIONS, open_bundle
+from capsar.config import run_config
 from capsar.errors import DataError
 from capsar.evaluation.opinions import evaluate_opinions
-from capsar.inference.decoding import MAX_DISTANCE, aspect_distances, decode_opinions
-from capsar.model.opinion_head import OpinionHead
-from capsar.training.export import export_opinions, store_int8
-from capsar.training.opinions import (
-    OpinionExample,
-    add_opinion_head,
-    read_opinions,
+from capsar.inference.decoding import (
+    MAX_DISTANCE,
+    OPINION_WINDOW,
+    aspect_distances,
+    decode_opinions,
+    decode_spans,
+    opinion_window,
+    span_scores,
 )
+from capsar.inference.engine import Engine
+from capsar.inference.inputs import Request
+from capsar.model.opinion_head import OpinionHead
+from capsar.tokenizer import tokenize_words, words_within
+from capsar.training.export import export_opinions, store_int8
+from capsar.training.initialize import fine_tune_settings
+from capsar.training.opinions import OpinionExample, add_opinion_head, read_opinions
+from capsar.training.trainer import train
 
 NOUNS = ("soup", "waiter", "screen", "battery", "room", "bread")
 GOOD, BAD = ("superb", "so lovely", "great"), ("cold", "not warm", "awful")
@@ -52,7 +65,7 @@ def with_head(small_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 
 def test_graph_equals_network() -> None:
     torch.manual_seed(1)
-    head = OpinionHead(hidden_dim=10).eval()
+    head = OpinionHead(hidden_dim=10, units=7).eval()
     generator = np.random.default_rng(2)
     states = generator.normal(size=(2, 9, 10)).astype(np.float32)
     first = np.array([[0, 2, 3, 5, 8, 0], [1, 2, 4, 0, 0, 0]])
@@ -61,12 +74,14 @@ def test_graph_equals_network() -> None:
     aspect = np.zeros((3, 6), dtype=bool)
     aspect[0, 1] = aspect[1, 2:4] = aspect[2, 0] = True
     attributions = generator.normal(size=(3, 3, 6)).astype(np.float32)
+    start = 6 * sentence[:, None]
     feeds = {
         "states": states,
         "first_subwords": first,
-        "word_mask": word_mask,
-        "sentence": sentence,
-        "aspect": aspect,
+        "positions": start + np.arange(6) * word_mask[sentence],
+        "mask": word_mask[sentence],
+        "aspect_words": start + np.array([[1, 0], [2, 3], [0, 0]]),
+        "aspect_weights": np.array([[1, 0], [0.5, 0.5], [1, 0]], np.float32),
         "distances": aspect_distances(aspect),
         "attributions": attributions,
     }
@@ -92,10 +107,41 @@ def test_distances_by_hand() -> None:
 
 def test_words_of_the_aspect_are_in_no_phrase() -> None:
     logits = np.array([[0, 9, 0], [0, 0, 9], [0, 4, 9], [9, 0, 0]], np.float32)
-    aspect = np.array([False, True, False, False])
-    spans, scores = decode_opinions(logits, aspect, 0.0)
-    assert spans == [(0, 1), (2, 3)]
-    assert all(0 < score <= 1 for score in scores)
+    allowed = np.array([True, False, True, True])
+    (found,) = decode_opinions(logits[None], allowed[None], 0.0)
+    assert [span for span, _ in found] == [(0, 1), (2, 3)]
+    assert all(0 < score <= 1 for _, score in found)
+
+
+@settings(max_examples=50)
+@given(st.integers(0, 10_000), st.floats(-2, 2))
+def test_phrases_of_several_aspects_are_decoded_like_spans(seed: int, bias: float) -> None:
+    logits = np.random.default_rng(seed).normal(0, 3, (4, 7, 3)).astype(np.float32)
+    found = decode_opinions(logits, np.ones((4, 7), dtype=bool), bias)
+    for own, some in zip(logits, found, strict=True):
+        spans = decode_spans(own, bias)
+        assert [span for span, _ in some] == spans
+        expected = span_scores(own, spans, bias)
+        np.testing.assert_allclose([score for _, score in some], expected, rtol=1e-5)
+
+
+def test_long_sentences_are_read_around_the_aspect(with_head: Path) -> None:
+    """In a long sentence, the tags are those of the words around the aspect alone."""
+    example = EXAMPLES[0]
+    filler = "we paid for the room and "
+    text = filler * 10 + example.text[:-1] + filler * 10
+    start = text.index("soup")
+    engine = Engine(open_bundle(with_head))
+    words = tokenize_words(text)
+    aspect = (AspectSpan(start, start + 4),)
+    first = words_within(words, start, start + 4)[0]
+    window = opinion_window(len(words), first)
+    assert (len(window), first - window.start) == (OPINION_WINDOW, OPINION_WINDOW // 2)
+    (whole,) = engine.predict([Request(text, words, [aspect])], with_opinions=True)
+    assert whole.opinions is not None
+    assert all(window.start <= s < e <= window.stop for (s, e), _ in whole.opinions[0])
+    assert opinion_window(len(words), 0) == range(OPINION_WINDOW)
+    assert opinion_window(len(words), len(words) - 1).stop == len(words)
 
 
 def test_metrics_by_hand() -> None:
@@ -105,6 +151,7 @@ def test_metrics_by_hand() -> None:
     assert (metrics.precision, metrics.recall) == (1 / 3, 1 / 3)
     assert metrics.overlap_f1 == pytest.approx(2 / 3)
     assert metrics.num_aspects == 3
+    assert evaluate_opinions([], []).f1 == 0
 
 
 def test_analyzer_returns_phrases_with_offsets(with_head: Path, small_bundle: Path) -> None:
@@ -141,6 +188,23 @@ def test_phrases_do_not_depend_on_neighbors(with_head: Path) -> None:
         ]
 
 
+def test_longer_neighbors_without_an_aspect_change_nothing(with_head: Path) -> None:
+    engine = Engine(open_bundle(with_head))
+    longest = EXAMPLES[0].text.replace(" .", " and so on .")
+    texts = [example.text for example in EXAMPLES[:3]]
+    requests = [Request.whole_text(text) for text in (*texts, longest)]
+
+    def find(request: Request, _: object) -> list[tuple[int, int]]:
+        return [] if request.text == longest else [(1, 2)]
+
+    together = [found.opinions for found in engine.extract(requests, find)]
+    alone = [engine.extract([request], find)[0].opinions for request in requests]
+    assert sum(len(phrases) for own in together for phrases in own or ()) > 0
+    assert [[[span for span, _ in one] for one in own or ()] for own in together] == [
+        [[span for span, _ in one] for one in own or ()] for own in alone
+    ]
+
+
 def test_phrases_of_all_sentences_with_an_aspect_are_joined(with_head: Path) -> None:
     text = "The soup was cold , we paid for the bread . The soup was awful , we paid for the room ."
     (found,) = load(with_head).classify([text], ["soup"])[0]
@@ -157,6 +221,27 @@ def test_head_can_be_replaced(with_head: Path, tmp_path: Path) -> None:
     add_opinion_head(with_head, tmp_path / "again", EXAMPLES, EXAMPLES, epochs=1)
     assert OPINIONS in open_bundle(tmp_path / "again").files
     assert "opinion" in open_bundle(tmp_path / "again").config["calibration"]
+
+
+def test_fine_tuning_keeps_the_head(with_head: Path, tmp_path: Path) -> None:
+    sections = fine_tune_settings(str(with_head))
+    sections["train"] |= {"max_epochs": 1, "learning_rate": 1e-9}
+    sections["data"] = {"train": str(write_reviews(tmp_path / "reviews.csv", 60))}
+    tuned = open_bundle(train(run_config(sections), tmp_path / "run").bundle)
+    before = open_bundle(with_head)
+    assert tuned.path(OPINIONS).read_bytes() == before.path(OPINIONS).read_bytes()
+    assert tuned.config["opinion_bias"] == before.config["opinion_bias"]
+    opinion = before.config["calibration"]["opinion"]
+    assert tuned.config["calibration"]["opinion"] == opinion
+    texts, aspects = [EXAMPLES[0].text], [[EXAMPLES[0].span]]
+    (found,), (own,) = (load(b.folder).classify(texts, aspects)[0] for b in (before, tuned))
+    assert found.opinions is not None
+    assert [o.text for o in own.opinions or ()] == [o.text for o in found.opinions]
+
+
+def test_a_head_needs_examples(small_bundle: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no opinion phrases"):
+        add_opinion_head(small_bundle, tmp_path / "out", [], EXAMPLES)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,16 @@ if TYPE_CHECKING:
     from capsar.inference.analyzer import Analyzer
     from capsar.schema import AspectSentiment
 
+_OPINIONS = pa.list_(
+    pa.struct(
+        [
+            ("text", pa.string()),
+            ("start", pa.int32()),
+            ("end", pa.int32()),
+            ("confidence", pa.float32()),
+        ]
+    )
+)
 ASPECTS = pa.list_(
     pa.struct(
         [
@@ -31,10 +41,12 @@ ASPECTS = pa.list_(
             ("scores", pa.struct([(str(polarity), pa.float32()) for polarity in CLASSES])),
             ("confidence", pa.float32()),
             ("aspect_confidence", pa.float32()),
+            ("opinions", _OPINIONS),
         ]
     )
 )
-"""Arrow type of the column `aspects`. Offsets count characters (code points) of the text."""
+"""Arrow type of the column `aspects`. Offsets count characters (code points) of the text. Opinions
+are null if the model has no opinion head."""
 _SUBPROCESS_ROWS = 256
 _REPORT_SECONDS = 2.0
 

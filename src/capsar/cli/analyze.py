@@ -12,13 +12,13 @@ import typer
 from capsar.bundle import DEFAULT_MODEL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from typing import BinaryIO
 
     from rich.style import Style
     from rich.text import Text
 
-    from capsar.inference.analyzer import Analyzer, Explanation
+    from capsar.inference.analyzer import Analyzer
     from capsar.schema import AspectSentiment, Polarity
     from capsar.tokenizer import Span
 
@@ -97,7 +97,7 @@ def analyze_command(  # noqa: PLR0913
             results = _classify(analyzer, texts, aspect, min_confidence, skips_missing=skips)
         else:
             results = _extract(analyzer, texts, mode, min_confidence)
-        _show(analyzer, results, explains_aspects=bool(aspect), as_json=json, html=html)
+        _show(results, as_json=json, html=html)
 
 
 def _open(source: str) -> BinaryIO | None:
@@ -157,15 +157,8 @@ def _classify(
         typer.echo(f"capsar: {message}", err=True)
 
 
-def _show(
-    analyzer: Analyzer,
-    results: Results,
-    *,
-    explains_aspects: bool,
-    as_json: bool,
-    html: Path | None,
-) -> None:
-    """Print the aspects of each text, and its words colored by their aspect scores."""
+def _show(results: Results, *, as_json: bool, html: Path | None) -> None:
+    """Print the sentences of each text with their aspects."""
     from json import dumps
 
     from rich.console import Console
@@ -180,12 +173,7 @@ def _show(
         return
     console = Console(record=html is not None, highlight=False, soft_wrap=True)
     for text, aspects in results:
-        sentences = split_sentences(text)
-        if len(sentences) > 1 and not explains_aspects:
-            lines = _review_lines(text, sentences, aspects)
-        else:
-            lines = _sentence_lines(analyzer, text, aspects, explains_aspects=explains_aspects)
-        for line in lines:
+        for line in _lines(text, split_sentences(text), aspects):
             console.print(line)
     if html is not None:
         try:
@@ -194,33 +182,11 @@ def _show(
             raise ArtifactError(f"Cannot write {str(html)!r}: {error}") from error
 
 
-def _sentence_lines(
-    analyzer: Analyzer, text: str, aspects: list[AspectSentiment], *, explains_aspects: bool
-) -> Iterator[Text]:
-    """Yield the aspects, then the capsule lengths and aspect scores per aspect or of the text."""
-    from rich.text import Text
-
-    for found in aspects:
-        yield Text(f"{found.text}: {_verdict(found)}")
-    if not aspects:
-        yield Text("(no aspect found)")
-    explained: Iterable[str | None] = [None]
-    if explains_aspects:
-        explained = dict.fromkeys(found.text for found in aspects)
-    for aspect in explained:
-        yield Text(f"capsule lengths for {aspect or 'the whole sentence'}:")
-        explanation = analyzer.explain(text, aspect)
-        for polarity, length in explanation.lengths.items():
-            yield _colored_words(explanation, polarity, length)
-
-
-def _review_lines(
-    text: str, sentences: list[Span], aspects: list[AspectSentiment]
-) -> Iterator[Text]:
+def _lines(text: str, sentences: list[Span], aspects: list[AspectSentiment]) -> Iterator[Text]:
     """Yield each sentence with its aspects colored, followed by one line per aspect."""
     from rich.text import Text
 
-    remaining = aspects[::-1]
+    remaining = sorted(aspects, key=lambda found: (-found.start, found.end))
     for start, end in sentences:
         own = []
         while remaining and remaining[-1].start < end:
@@ -229,17 +195,30 @@ def _review_lines(
         position = start
         for found in own:
             line.append(text[position : found.start].replace("\n", " "))
-            line.append(found.text, _background(found.polarity, max(found.scores.values())))
-            position = found.end
+            if found.start >= position:  # given aspects may overlap
+                line.append(found.text, _background(found.polarity, max(found.scores.values())))
+            position = max(position, found.end)
         line.append(text[position:end].replace("\n", " "))
         yield line
-        for found in own:
-            note = " (long sentence, read in windows)" if found.windowed else ""
-            yield Text(f"  {found.text}: {_verdict(found)}{note}")
+        yield from map(_aspect_line, own)
+    yield from map(_aspect_line, reversed(remaining))  # outside every sentence, in markup
+    if not aspects:
+        yield Text("  (no aspect found)")
+
+
+def _aspect_line(found: AspectSentiment) -> Text:
+    from rich.text import Text
+
+    note = " (long sentence, read in windows)" if found.windowed else ""
+    return Text(f"  {found.text}: {_verdict(found)}{note}")
 
 
 def _verdict(found: AspectSentiment) -> str:
-    return "uncertain" if found.abstained else str(found.polarity)
+    """Return the polarity and the opinion phrases: `negative, "cold"`."""
+    if found.abstained:
+        return "uncertain"
+    phrases = (" ".join(opinion.text.split()) for opinion in found.opinions or ())
+    return ", ".join([str(found.polarity), *(f'"{phrase}"' for phrase in phrases)])
 
 
 def _background(polarity: Polarity, strength: float) -> Style:
@@ -249,25 +228,3 @@ def _background(polarity: Polarity, strength: float) -> Style:
 
     color = Color.from_rgb(*(255 - strength * (255 - part) for part in _COLORS[polarity]))
     return Style(bgcolor=color, color=Color.from_rgb(0, 0, 0))
-
-
-def _colored_words(explanation: Explanation, polarity: Polarity, length: float) -> Text:
-    """Return the words that the model read, colored by their aspect scores from low to high."""
-    from rich.text import Text
-
-    from capsar.sentences import without_markup
-
-    line = Text(f"  {polarity:<8} {length:.2f}  ")
-    position = explanation.words[0][0] if explanation.words else 0
-    scores = explanation.aspect_scores[polarity]
-    low = min(scores, default=0.0)
-    spread = max(scores, default=0.0) - low or 1.0
-    for (start, end), score in zip(explanation.words, scores, strict=True):
-        between = explanation.text[position:start]
-        # Sentences that do not mention the aspect are not read.
-        is_unread = any(map(str.isalnum, without_markup(between)))
-        line.append(" … " if is_unread else between)
-        strength = (score - low) / spread * length
-        line.append(explanation.text[start:end], _background(polarity, strength))
-        position = end
-    return line

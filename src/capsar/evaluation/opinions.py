@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -32,15 +34,22 @@ def evaluate_opinions(
     >>> evaluate_opinions([[(0, 2), (5, 6)]], [[(0, 2), (4, 7)]]).f1
     0.5
     """
-    right = near_found = near_gold = 0
-    for some, others in zip(found, gold, strict=True):
-        right += len({*some} & {*others})
-        near_found += sum(_touches(span, others) for span in some)
-        near_gold += sum(_touches(span, some) for span in others)
-    num_found, num_gold = sum(map(len, found)), sum(map(len, gold))
-    precision, recall = right / max(1, num_found), right / max(1, num_gold)
-    near = (near_found / max(1, num_found), near_gold / max(1, num_gold))
+    counts = [count_matches(*pair) for pair in zip(found, gold, strict=True)]
+    num_found, num_gold, right, near_found, near_gold = np.sum(counts, 0) if counts else [0] * 5
+    precision, recall = float(right / max(1, num_found)), float(right / max(1, num_gold))
+    near = (float(near_found / max(1, num_found)), float(near_gold / max(1, num_gold)))
     return OpinionMetrics(len(gold), precision, recall, _f1(precision, recall), _f1(*near))
+
+
+def count_matches(found: Sequence[Span], gold: Sequence[Span]) -> tuple[int, int, int, int, int]:
+    """Return the phrases found and annotated, equal ones, and those of each that overlap.
+
+    >>> count_matches([(0, 2), (5, 6)], [(0, 2), (4, 7), (8, 9)])
+    (2, 3, 1, 2, 2)
+    """
+    near_found = sum(_touches(span, gold) for span in found)
+    near_gold = sum(_touches(span, found) for span in gold)
+    return len(found), len(gold), len({*found} & {*gold}), near_found, near_gold
 
 
 def _touches(span: Span, others: Sequence[Span]) -> bool:

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 _DEFAULT_ASPECT_THRESHOLD = 0.4
 _CHUNK = 512
 """Maximum number of texts or sentences in memory."""
+_MAX_REMOVALS = 64
+"""How many times an explanation leaves out words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +61,12 @@ class Explanation:
     aspect_scores: dict[Polarity, tuple[float, ...]]
     """How strongly each capsule refers to each word, for ranking words: the dot product of the
     word's vector and the capsule's reconstruction, scaled to length one."""
+    importance: dict[Polarity, tuple[float, ...]]
+    """How much shorter each capsule is without the word: what the prediction depends on. Zero for
+    the words of the aspect."""
     attributions: dict[Polarity, tuple[float, ...]]
-    """The contribution of each word to each capsule's length; contributions sum to the length."""
+    """The contribution of each word to each capsule's length by routing; contributions sum to the
+    length. For studies of the network: what it depends on is `importance`."""
 
 
 def load(
@@ -319,8 +325,9 @@ class Analyzer:
     def explain(self, text: str, aspect: Aspect | None = None) -> Explanation:
         """Return word scores of a text, for an aspect or for none.
 
-        The words are those of the sentences that mention the aspect, or of all sentences. Lengths
-        and attributions are means over these sentences.
+        The words are those of the sentences that mention the aspect, or of all sentences. Lengths,
+        importance and attributions are means over these sentences. If there are more than 64 words,
+        neighboring ones are left out together and share their importance.
         """
         check_text(text)
         if aspect is None:
@@ -332,13 +339,39 @@ class Analyzer:
         scores = [rows.scores["aspect_scores"][0] for rows in predicted]
         weight = np.float32(len(requests))
         attributions = [rows.scores["attributions"][0] / weight for rows in predicted]
+        importance = self._importance(requests, [rows.lengths[0] for rows in predicted])
         return Explanation(
             text=text,
             words=tuple(word for request in requests for word in request.words),
             lengths=dict(zip(CLASSES, lengths.tolist(), strict=True)),
             aspect_scores=_by_class(scores),
+            importance=_by_class([drops / weight for drops in importance]),
             attributions=_by_class(attributions),
         )
+
+    def _importance(
+        self, requests: Sequence[Request], lengths: Sequence[NDArray[np.float32]]
+    ) -> list[NDArray[np.float32]]:
+        """Return how much shorter the capsules (C, W) of each request are without each word."""
+        num_words = sum(len(request.words) for request in requests)
+        size = max(1, -(-num_words // _MAX_REMOVALS))
+        drops = [
+            np.zeros((len(CLASSES), len(request.words)), dtype=np.float32) for request in requests
+        ]
+        removed: list[tuple[int, list[int]]] = []
+        without: list[Request] = []
+        for number, request in enumerate(requests):
+            aspect = {word for words in request.mentions(0) for word in words}
+            others = [word for word in range(len(request.words)) if word not in aspect]
+            for start in range(0, len(others), size):
+                group = others[start : start + size]
+                kept = [span for word, span in enumerate(request.words) if word not in group]
+                removed.append((number, group))
+                without.append(replace(request, words=kept))
+        for (number, group), rows in zip(removed, self._predict(without), strict=True):
+            drop = (lengths[number] - rows.lengths[0]) / np.float32(len(group))
+            drops[number][:, group] = drop[:, None]
+        return drops
 
     def predict_lengths(self, examples: Sequence[Example]) -> NDArray[np.float32]:
         """Return the capsule lengths of each example (n, C): the `Predictor` of evaluation.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from capsar.schema import CLASSES, AspectSentiment, Opinion
 from capsar.tokenizer import words_within
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -25,6 +26,9 @@ IGNORE_INDEX = -1
 
 MAX_DISTANCE = 20
 """Words farther from an aspect count as this far."""
+
+OPINION_WINDOW = 64
+"""The number of words around an aspect among which its opinion phrases are found."""
 
 SPANS_MODE, CAPSULES_MODE = MODES = ("spans", "capsules")
 """How aspects are extracted: by the span head, or, as in the paper, from the capsules."""
@@ -136,20 +140,50 @@ def aspect_distances(aspect: NDArray[np.bool_]) -> NDArray[np.int64]:
     return np.clip(signed, -MAX_DISTANCE, MAX_DISTANCE) + MAX_DISTANCE
 
 
+def opinion_window(num_words: int, first_word: int) -> range:
+    """Return the words of a sentence that the opinion head reads: those around an aspect.
+
+    >>> opinion_window(10, 3), opinion_window(200, 100)
+    (range(0, 10), range(68, 132))
+    """
+    start = max(0, min(first_word - OPINION_WINDOW // 2, num_words - OPINION_WINDOW))
+    return range(start, min(num_words, start + OPINION_WINDOW))
+
+
 def decode_opinions(
-    logits: NDArray[np.float32], aspect: NDArray[np.bool_], bias: float
-) -> tuple[list[Span], list[float]]:
-    """Return the word spans of opinion phrases and their scores; words of the aspect are in none.
+    logits: NDArray[np.float32], allowed: NDArray[np.bool_], bias: float
+) -> list[list[tuple[Span, float]]]:
+    """Return the word spans of the opinion phrases of each aspect, with their scores.
 
     Args:
-        logits: Of each word (W, 3).
-        aspect: Which words belong to the aspect (W).
+        logits: Of each word (A, W, 3).
+        allowed: The words that may belong to a phrase (A, W): not those of the aspect.
         bias: Added to the logit of OUTSIDE.
     """
-    allowed = logits.copy()
-    allowed[aspect, OUTSIDE] += _CERTAIN
-    spans = decode_spans(allowed, bias)
-    return spans, span_scores(allowed, spans, bias).tolist()
+    scores = logits.astype(np.float64)
+    scores[..., OUTSIDE] += np.where(allowed, bias, _CERTAIN)
+    tags = scores.argmax(-1)  # (A, W)
+    before = np.pad(tags, ((0, 0), (1, 0)))[:, :-1]
+    illegal = ((tags == INSIDE) & (before == OUTSIDE)).any(1)
+    for row in np.flatnonzero(illegal).tolist():
+        tags[row] = _best_legal_tags(scores[row])
+    exponentials = np.exp(scores - scores.max(-1, keepdims=True))
+    probabilities = exponentials / exponentials.sum(-1, keepdims=True)  # (A, W, 3)
+    ended = 1 - np.pad(probabilities[..., INSIDE], ((0, 0), (0, 1)))  # (A, W + 1)
+    rows, words = np.nonzero(tags != OUTSIDE)
+    own_tags = tags[rows, words]
+    own = (rows, words, own_tags, probabilities[rows, words, own_tags])
+    phrases: list[list[tuple[int, int, float]]] = [[] for _ in logits]
+    for row, word, tag, score in zip(*(values.tolist() for values in own), strict=True):
+        if tag == BEGIN:
+            phrases[row].append((word, word + 1, score))
+        else:
+            first, _, product = phrases[row][-1]
+            phrases[row][-1] = (first, word + 1, product * score)
+    return [
+        [((first, end), score * float(ended[row, end])) for first, end, score in some]
+        for row, some in enumerate(phrases)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +242,7 @@ class Decoder:
             confidences = probabilities[rows, lengths.argmax(-1)].tolist()
         if scores is not None and self.aspect is not None and len(spans):
             aspect_confidences = [*_confidences(self.aspect, scores)]
+        phrases = self._opinions(text, opinions or ())
         found = []
         for row, (start, end) in enumerate(spans):
             known = [c for c in (confidences[row], aspect_confidences[row]) if c is not None]
@@ -222,20 +257,24 @@ class Decoder:
                     aspect_confidence=aspect_confidences[row],
                     abstained=bool(known) and min(known) < min_confidence,
                     windowed=windowed,
-                    opinions=None if opinions is None else self._opinions(text, opinions[row]),
+                    opinions=None if opinions is None else phrases[row],
                 )
             )
         return found
 
-    def _opinions(self, text: str, found: Sequence[tuple[Span, float]]) -> tuple[Opinion, ...]:
-        scores = np.array([score for _, score in found])
-        known: list[float | None] = [None] * len(found)
-        if self.opinion is not None and found:
-            known = [*_confidences(self.opinion, scores)]
-        return tuple(
-            Opinion(text[start:end], start, end, confidence)
-            for ((start, end), _), confidence in sorted(zip(found, known, strict=True))
-        )
+    def _opinions(
+        self, text: str, found: Sequence[Sequence[tuple[Span, float]]]
+    ) -> list[tuple[Opinion, ...]]:
+        """Return the opinion phrases of each aspect, in the order of the text."""
+        scores = [score for own in found for _, score in own]
+        known: Iterator[float | None] = repeat(None)
+        if self.opinion is not None and scores:
+            known = iter(_confidences(self.opinion, np.array(scores)))
+        phrases = []
+        for own in found:
+            some = [Opinion(text[start:end], start, end, next(known)) for (start, end), _ in own]
+            phrases.append(tuple(sorted(some, key=lambda opinion: opinion.start)))
+        return phrases
 
 
 def _confidences(calibration: Calibration, scores: NDArray[np.float64]) -> list[float]:

@@ -18,6 +18,7 @@ from capsar.inference.decoding import (
     aspect_distances,
     decode_opinions,
     decode_spans,
+    opinion_window,
     span_scores,
 )
 from capsar.inference.inputs import Request
@@ -52,6 +53,9 @@ _ROUTED_AT_ONCE = 2**20
 _ROUTED_PER_ASPECT = 2**25
 """The same for a single aspect; more would not fit in memory."""
 
+_TAGGED_AT_ONCE = 256
+"""Maximum number of aspects whose opinion phrases are tagged together."""
+
 _STATES = ["states", "word_vectors"]
 _GRAPHS = {
     ENCODER: ({"ids", "mask", "segments"}, {*_STATES}),
@@ -62,8 +66,8 @@ _GRAPHS = {
     ),
     SPANS: ({"states", "first_subwords", "word_mask", "similarity", "lengths"}, {"tags"}),
     OPINIONS: (
-        {"states", "first_subwords", "word_mask", "sentence", "aspect", "distances",
-         "attributions"},
+        {"states", "first_subwords", "positions", "mask", "aspect_words",
+         "aspect_weights", "distances", "attributions"},
         {"tags"},
     ),
 }  # fmt: skip
@@ -173,14 +177,13 @@ class _OpenVinoEncoder:
         return [onnxruntime.OrtValue.ortvalue_from_numpy(np.array(found[name])) for name in names]
 
 
-def _session_options(bundle: Bundle, threads: int) -> onnxruntime.SessionOptions:
+def _session_options(threads: int) -> onnxruntime.SessionOptions:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 4  # errors are raised, so they need not be printed
     options.add_session_config_entry(_EXTERNAL_DATA, os.devnull)
-    if bundle.config.get("store") == "int8":
-        options.add_session_config_entry(_FOLD_WEIGHTS, "1")
+    options.add_session_config_entry(_FOLD_WEIGHTS, "1")
     return options
 
 
@@ -192,7 +195,7 @@ def _dequantized_encoder(bundle: Bundle) -> bytes:
     content = bundle.path(ENCODER).read_bytes()
     if bundle.config.get("store") != "int8":
         return content
-    options = _session_options(bundle, 1)
+    options = _session_options(1)
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / ENCODER
@@ -336,7 +339,7 @@ class Engine:
             raise ConfigError(
                 f"Providers {sorted(unknown)} are not available; available: {', '.join(available)}"
             )
-        options = _session_options(bundle, threads)
+        options = _session_options(threads)
         # ONNX Runtime opens the encoder in any case, because it refuses external data.
         encoder = _Session(bundle, ENCODER, options, chosen)
         self._encoder: _Graph = encoder
@@ -610,38 +613,69 @@ class Engine:
         rows = [row for row in np.flatnonzero(is_polar).tolist() if mentions[row]]
         if not rows or not self.has_opinion_head:
             return opinions
-        scores = routed.scores["attributions"][rows]
-        some = [mentions[row] for row in rows]
-        logits, aspect = self.tag_opinions(encoded, sentence[rows], some, scores)
-        for row, own, is_aspect in zip(rows, logits, aspect, strict=True):
-            num_words = len(requests[sentence[row]].words)
-            found = decode_opinions(own[:num_words], is_aspect[:num_words], self._opinion_bias)
-            opinions[row] = list(zip(*found, strict=True))
+        for begin in range(0, len(rows), _TAGGED_AT_ONCE):
+            some = rows[begin : begin + _TAGGED_AT_ONCE]
+            windows = [
+                opinion_window(len(requests[number].words), mentions[row][0][0])
+                for row, number in zip(some, sentence[some].tolist(), strict=True)
+            ]
+            own = [mentions[row] for row in some]
+            attributions = routed.scores["attributions"][some]
+            tagged = self._tag_opinions(encoded, sentence[some], own, windows, attributions)
+            for row, window, found in zip(
+                some, windows, decode_opinions(*tagged, self._opinion_bias), strict=True
+            ):
+                opinions[row] = [
+                    ((first + window.start, end + window.start), score)
+                    for (first, end), score in found
+                ]
         return opinions
 
-    def tag_opinions(
+    def _tag_opinions(
         self,
         encoded: EncodedBatch,
         sentence: NDArray[np.int64],
         mentions: Sequence[Sequence[range]],
+        windows: Sequence[range],
         attributions: NDArray[np.float32],
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """Return the opinion logits of words (A, W, 3), and which words are the aspect's (A, W).
+        """Return the opinion logits of the words of each window (A, V, 3), and which may be tagged.
 
-        Raises:
-            ConfigError: If the bundle has no opinion head.
+        Args:
+            encoded: The sentences.
+            sentence: The sentence of each aspect (A).
+            mentions: The words of each mention of an aspect.
+            windows: The words to tag.
+            attributions: Of the words of these sentences (A, C, W).
         """
         if self._opinions is None:
             raise ConfigError("This model has no opinion head")
-        feeds = _word_feeds(encoded, attributions.shape[-1])
-        aspect = np.zeros((len(sentence), attributions.shape[-1]), dtype=bool)
-        for row, own in enumerate(mentions):
+        num_words = int(encoded.words.max()) + 1  # of sentences without an aspect as well
+        sizes = np.array([len(window) for window in windows])
+        offsets = np.arange(sizes.max())
+        mask = offsets < sizes[:, None]  # (A, V)
+        positions = np.array([window.start for window in windows])[:, None] + offsets * mask
+        counts = [sum(map(len, own)) for own in mentions]
+        aspect_words = np.zeros((len(mentions), max(counts)), dtype=np.int64)
+        weights = np.zeros(aspect_words.shape, dtype=np.float32)
+        aspect = np.zeros(mask.shape, dtype=bool)
+        for row, (own, window) in enumerate(zip(mentions, windows, strict=True)):
+            aspect_words[row, : counts[row]] = [word for words in own for word in words]
+            weights[row, : counts[row]] = 1 / counts[row]
             for words in own:
-                aspect[row, words.start : words.stop] = True
-        feeds |= {"sentence": sentence, "aspect": aspect, "attributions": attributions}
-        feeds["distances"] = aspect_distances(aspect)
+                first, end = words[0] - window.start, words[-1] + 1 - window.start
+                aspect[row, max(0, first) : max(0, end)] = True
+        start = sentence[:, None] * num_words
+        feeds = _word_feeds(encoded, num_words) | {
+            "positions": start + positions,
+            "mask": mask,
+            "aspect_words": start + aspect_words,
+            "aspect_weights": weights,
+            "distances": aspect_distances(aspect),
+            "attributions": np.take_along_axis(attributions, positions[:, None], axis=2),
+        }
         logits: NDArray[np.float32] = self._opinions.run(["tags"], feeds)[0].numpy()
-        return logits, aspect
+        return logits, mask & ~aspect
 
 
 def _word_feeds(encoded: EncodedBatch, num_words: int) -> dict[str, Any]:

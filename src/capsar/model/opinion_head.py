@@ -9,12 +9,16 @@ from capsar.model.capsules import stack_neighbors
 from capsar.model.span_head import WIDTH
 from capsar.schema import CLASSES
 
-OPINION_UNITS = 192
+CONTEXT_WIDTHS = (5,)
+"""How many words each residual layer sees."""
+_INPUT_DROPOUT = 0.2
 _DROPOUT = 0.3
+ATTRIBUTION_SCALE = 5.0
+"""Attributions are multiplied by this, because they are small."""
 
 
 class OpinionHead(nn.Module):
-    """Two layers over each word and its neighbors, conditioned on an aspect.
+    """Layers over each word and its neighbors, conditioned on an aspect.
 
     The features of a word are the encoder's state, the mean state of the aspect's words, the
     signed distance to the aspect, and the attributions: its contribution to each sentiment capsule
@@ -22,17 +26,20 @@ class OpinionHead(nn.Module):
 
     Args:
         hidden_dim: Size of the encoder's states (H).
+        units: Size of the layers (U).
     """
 
-    def __init__(self, *, hidden_dim: int) -> None:
+    def __init__(self, *, hidden_dim: int, units: int) -> None:
         super().__init__()
-        self.states = nn.Linear(WIDTH * hidden_dim, OPINION_UNITS)
-        self.aspect = nn.Linear(hidden_dim, OPINION_UNITS, bias=False)
-        self.distances = nn.Embedding(2 * MAX_DISTANCE + 1, OPINION_UNITS)
-        self.attributions = nn.Linear(len(CLASSES), OPINION_UNITS, bias=False)
-        self.hidden = nn.Linear(WIDTH * OPINION_UNITS, OPINION_UNITS)
-        self.tags = nn.Linear(OPINION_UNITS, NUM_TAGS)
+        self.states = nn.Linear(hidden_dim, units)
+        self.aspect = nn.Linear(hidden_dim, units, bias=False)
+        self.distances = nn.Embedding(2 * MAX_DISTANCE + 1, units)
+        self.attributions = nn.Linear(len(CLASSES), units, bias=False)
+        self.hidden = nn.Linear(WIDTH * units, units)
+        self.context = nn.ModuleList(nn.Linear(width * units, units) for width in CONTEXT_WIDTHS)
+        self.tags = nn.Linear(units, NUM_TAGS)
         nn.init.normal_(self.distances.weight, std=0.1)
+        self.input_dropout = nn.Dropout(_INPUT_DROPOUT)
         self.dropout = nn.Dropout(_DROPOUT)
 
     def forward(
@@ -50,11 +57,13 @@ class OpinionHead(nn.Module):
         is_word = mask.unsqueeze(-1)  # (B, W, 1)
         own = aspect.unsqueeze(-1).to(states.dtype)  # (B, W, 1)
         mean = (states * own).sum(1) / own.sum(1).clamp(min=1)  # (B, H)
-        windows = stack_neighbors(self.dropout(states) * is_word, WIDTH)  # (B, W, WIDTH * H)
-        features = self.states(windows) + self.aspect(mean).unsqueeze(1)
+        features = self.states(self.input_dropout(states)) + self.aspect(mean).unsqueeze(1)
         features = features + self.distances(distances)
-        features = features + self.attributions(attributions.transpose(1, 2))
+        features = features + self.attributions(ATTRIBUTION_SCALE * attributions.transpose(1, 2))
         features = self.dropout(features.relu()) * is_word  # (B, W, U)
         units = self.hidden(stack_neighbors(features, WIDTH)).relu()
+        for width, layer in zip(CONTEXT_WIDTHS, self.context, strict=True):
+            units = self.dropout(units) * is_word
+            units = units + layer(stack_neighbors(units, width)).relu()
         logits: Tensor = self.tags(self.dropout(units))
         return logits

@@ -16,7 +16,7 @@ from capsar.reporting.statistics import (
     compare_shares,
     estimate_shares,
 )
-from capsar.schema import CLASSES
+from capsar.schema import CLASSES, Polarity
 from capsar.version import __version__
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from capsar.reporting.model_info import ModelInfo
     from capsar.reporting.options import ReportOptions
     from capsar.reporting.periods import Periods
+    from capsar.reporting.phrases import Phrase
     from capsar.reporting.query import MentionCounter, ScoredFolder, Totals
     from capsar.reporting.sampling import Sentence
     from capsar.reporting.statistics import AspectCounts
@@ -45,6 +46,7 @@ class ReportData:
     aspects: list[MergedAspect]
     counter: MentionCounter
     periods: Periods
+    phrases: list[Phrase]
     sentences: list[Sentence]
     text_column: str | None
     model: ModelInfo
@@ -79,6 +81,7 @@ def make_content(data: ReportData, options: ReportOptions, *, detailed: bool) ->
     ]
     content["differences"] = _differences(counts.sum(2), data.totals)
     content["changes"] = _changes(counts.sum(1)[:, :periods])
+    content["phrases"] = _phrases(data)
     content["sentences"] = _sentences(data)
     if detailed:
         content["by_group_and_period"] = _cells(counts[:, :groups, :periods])
@@ -204,6 +207,16 @@ def _compare(
         if not np.isnan(p_values[aspect, number])
     ]
     return sorted(rows, key=lambda row: (row["q"], row["p"]))
+
+
+def _phrases(data: ReportData) -> list[dict[str, list[dict[str, Any]]]]:
+    """Return the phrases of each aspect by polarity, most frequent first."""
+    by_aspect: list[dict[str, list[dict[str, Any]]]] = [
+        {str(Polarity.NEGATIVE): [], str(Polarity.POSITIVE): []} for _ in data.aspects
+    ]
+    for phrase in data.phrases:
+        by_aspect[phrase.aspect].setdefault(phrase.polarity, []).append(phrase.as_dict())
+    return by_aspect
 
 
 def _sentences(data: ReportData) -> list[list[dict[str, Any]]]:

@@ -287,6 +287,9 @@ def load_mentions(
 ) -> None:
     """Create the table `mention` from some files, with one row per mention."""
     group = "NULL" if by is None else f"CAST({scored.column(by, '--by')} AS VARCHAR)"
+    # Files of earlier releases have no opinion phrases.
+    has_opinions = "opinions" in scored.columns["aspects"]
+    opinions = "[one.text for one in found.opinions]" if has_opinions else "NULL::VARCHAR[]"
     classes = " ".join(f"WHEN '{name}' THEN {number}" for number, name in enumerate(CLASSES))
     database.execute(
         f"""
@@ -304,6 +307,7 @@ def load_mentions(
                CAST(coalesce(aspect_key.number, -1) AS SMALLINT) AS aspect,
                CAST(CASE found.polarity {classes} END AS TINYINT) AS polarity,
                found.start AS start,
+               {opinions} AS opinions,
                least(found.confidence, found.aspect_confidence) AS confidence
         FROM kept
         JOIN file_key ON file_key.name = kept.{FILE}

@@ -30,7 +30,8 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _FOLDER = files("capsar.reporting") / "page"
 _INTERPRETER = "vega-interpreter.js"
 _SCRIPTS = (
-    "dom.js", "shares.js", "charts.js", "draw.js", "table.js", "lists.js", "drill.js", "report.js",
+    "dom.js", "shares.js", "charts.js", "draw.js", "table.js", "ranking.js", "lists.js", "drill.js",
+    "report.js",
 )  # fmt: skip
 """The page's own scripts, joined in this order."""
 

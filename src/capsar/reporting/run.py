@@ -13,6 +13,7 @@ from capsar.reporting.content import ReportData, make_content
 from capsar.reporting.model_info import find_model_info
 from capsar.reporting.options import ReportOptions
 from capsar.reporting.periods import make_periods
+from capsar.reporting.phrases import PhraseCounter
 from capsar.reporting.query import (
     MentionCounter,
     connect,
@@ -60,7 +61,7 @@ def report(
         MissingExtraError: If the extra `report` is not installed.
     """
     format = _check_format(output, format)  # noqa: A001
-    if not all(map(find_spec, ("duckdb", "symspellpy"))):
+    if not all(map(find_spec, ("duckdb", "snowballstemmer", "symspellpy"))):
         raise MissingExtraError("report", "A report")
     options = options or ReportOptions()
     with connect(options) as database:
@@ -111,13 +112,18 @@ def _read(
     )
     per_group = max(2, -(-_SENTENCES // max(1, len(totals.groups))))
     sampler = Sampler(database, per_group, options.min_confidence)
+    phrase_counter = PhraseCounter(database, options.min_confidence)
     rows = 0
     for batch in scored.batches():
         load_mentions(database, scored, batch, options.by, periods.sql)
         counter.add(database)
         sampler.add()
+        phrase_counter.add()
         rows += sum(scored.rows[number] for number in batch)
         if on_progress is not None:
             on_progress(rows, totals.rows)
-    sentences = sampler.sentences(scored, text_column) if text_column else []
-    return ReportData(scored, totals, aspects, counter, periods, sentences, text_column, model)
+    phrases = phrase_counter.phrases()
+    sentences = sampler.sentences(scored, text_column, phrases) if text_column else []
+    return ReportData(
+        scored, totals, aspects, counter, periods, phrases, sentences, text_column, model
+    )

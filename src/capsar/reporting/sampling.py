@@ -6,21 +6,25 @@ corpus always gives the same sentences, and their number is bounded.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from capsar.reporting.phrases import phrase_key
 from capsar.reporting.query import FILE, ROW_BITS
-from capsar.schema import CLASSES
+from capsar.schema import CLASSES, Polarity
 from capsar.sentences import split_sentences
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from duckdb import DuckDBPyConnection
 
+    from capsar.reporting.phrases import Phrase
     from capsar.reporting.query import ScoredFolder
 
 _MAX_LENGTH = 420
+_PER_PHRASE = 3
 _SPARE = 2
 """How many times more mentions are drawn than shown, because some sentences are duplicates."""
 
@@ -39,7 +43,11 @@ class Sentence:
     """Start, end and polarity of each mention; positions count code points of `text`."""
     chosen: int
     """The index in `marks` of the mention that it was drawn for."""
+    opinions: list[tuple[int, int]]
+    """Start and end of the opinion phrases of that mention."""
     confidence: float | None
+    phrases: list[int] = field(default_factory=list)
+    """The numbers of these phrases in the list of its aspect and polarity."""
     rank: int = 0
     """Its position among the sentences of its aspect, group and polarity."""
 
@@ -48,7 +56,13 @@ class Sentence:
         """The approximate size in the page."""
         escaped = sum(self.text.count(sign) for sign in '<>&"\\')
         size = len(self.text.encode("utf-8", "surrogatepass"))
-        return size + 5 * escaped + 24 * len(self.marks) + 110
+        return size + 5 * escaped + 24 * len(self.marks) + 12 * len(self.opinions) + 130
+
+    def with_phrases(self, numbers: Mapping[tuple[int, str, str], int]) -> Sentence:
+        """Return the sentence with the numbers of its phrases that are shown."""
+        keys = (phrase_key(self.text[start:end]) for start, end in self.opinions)
+        found = (numbers.get((self.aspect, self.polarity, key)) for key in keys)
+        return replace(self, phrases=sorted({one for one in found if one is not None}))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the sentence in its JSON form."""
@@ -56,6 +70,8 @@ class Sentence:
             "text": self.text,
             "marks": self.marks,
             "chosen": self.chosen,
+            "opinions": self.opinions,
+            "phrases": self.phrases,
             "polarity": self.polarity,
             "group": self.group,
             "period": self.period,
@@ -94,18 +110,47 @@ class Sampler:
                         <= {most}"""  # noqa: S608
         )
 
-    def sentences(self, scored: ScoredFolder, text_column: str) -> list[Sentence]:
-        """Return the sentences of the drawn mentions, without duplicates within a group."""
+    def sentences(
+        self, scored: ScoredFolder, text_column: str, phrases: Sequence[Phrase] = ()
+    ) -> list[Sentence]:
+        """Return the sentences of the drawn mentions, without duplicates within a group.
+
+        Every phrase has a few sentences, also beyond the number per group.
+        """
+        self._draw_examples(phrases)
+        numbers = _number_phrases(phrases)
         kept: dict[tuple[int, int, str], list[Sentence]] = {}
         seen: set[tuple[int, int, str, str]] = set()
-        for sentence in self._read(scored, text_column):
+        shown: Counter[tuple[int, str, int]] = Counter()
+        for drawn in self._read(scored, text_column):
+            sentence = drawn.with_phrases(numbers)
             key = (sentence.aspect, sentence.group, sentence.polarity)
             group = kept.setdefault(key, [])
             content = (*key, sentence.text.casefold())
-            if len(group) < self._number and content not in seen:
+            own = [(sentence.aspect, sentence.polarity, one) for one in sentence.phrases]
+            is_needed = any(shown[one] < _PER_PHRASE for one in own)
+            if content not in seen and (len(group) < self._number or is_needed):
                 seen.add(content)
-                group.append(replace(sentence, rank=len(group)))
+                is_first = not all(shown[one] for one in own)
+                shown.update(own)
+                group.append(replace(sentence, rank=0 if is_first else len(group)))
         return [sentence for group in kept.values() for sentence in group]
+
+    def _draw_examples(self, phrases: Sequence[Phrase]) -> None:
+        """Add the examples of phrases to the drawn mentions, after all others."""
+        columns = ("part", "period", "review", "start", "confidence")
+        rows = [
+            (phrase.aspect, CLASSES.index(Polarity(phrase.polarity)), *map(example.get, columns))
+            for phrase in phrases
+            for example in phrase.examples
+        ]
+        if rows:
+            last = 2**64 - 1
+            self._database.executemany(
+                f"""INSERT INTO drawn (aspect, polarity, {", ".join(columns)}, draw)
+                    VALUES (?, ?, ?, ?, ?, ?, ?, {last})""",  # noqa: S608
+                rows,
+            )
 
     def _read(self, scored: ScoredFolder, text_column: str) -> Iterator[Sentence]:
         column = scored.column(text_column, "--text-column")
@@ -117,7 +162,8 @@ class Sampler:
                 JOIN drawn
                   ON drawn.review = (file_key.number << {ROW_BITS}) + source.file_row_number
                 WHERE source.{column} IS NOT NULL
-                ORDER BY drawn.aspect, drawn.part, drawn.polarity, drawn.draw""",  # noqa: S608
+                ORDER BY drawn.aspect, drawn.part, drawn.polarity, drawn.draw, drawn.review,
+                         drawn.start""",  # noqa: S608
             {"files": scored.files},
         ).fetchall()
         for aspect, group, polarity, period, start, confidence, text, mentions in rows:
@@ -129,8 +175,8 @@ class Sampler:
 
 def _extract(
     text: str, mentions: list[dict[str, Any]], start: int
-) -> tuple[str, list[tuple[int, int, str]], int] | None:
-    """Return the sentence around a mention, its marks, and the index of the mention's mark."""
+) -> tuple[str, list[tuple[int, int, str]], int, list[tuple[int, int]]] | None:
+    """Return the sentence of a mention, its marks, the index of that mention, and its phrases."""
     first, last = next(
         (span for span in split_sentences(text) if span[0] <= start < span[1]), (0, len(text))
     )
@@ -140,4 +186,25 @@ def _extract(
     inside = [one for one in mentions if first <= one["start"] < one["end"] <= last]
     marks = sorted((one["start"] - first, one["end"] - first, one["polarity"]) for one in inside)
     chosen = next((i for i, mark in enumerate(marks) if mark[0] == start - first), None)
-    return None if chosen is None else (text[first:last], marks, chosen)
+    if chosen is None:
+        return None
+    opinions = [
+        (one["start"] - first, one["end"] - first)
+        for mention in inside
+        if mention["start"] == start
+        for one in mention.get("opinions") or ()
+        if first <= one["start"] < one["end"] <= last
+    ]
+    return text[first:last], marks, chosen, opinions
+
+
+def _number_phrases(phrases: Sequence[Phrase]) -> dict[tuple[int, str, str], int]:
+    """Return the number of each phrase among those of its aspect and polarity, by its key."""
+    numbers: dict[tuple[int, str, str], int] = {}
+    counts: Counter[tuple[int, str]] = Counter()
+    for phrase in phrases:
+        numbers[phrase.aspect, phrase.polarity, phrase_key(phrase.text)] = counts[
+            phrase.aspect, phrase.polarity
+        ]
+        counts[phrase.aspect, phrase.polarity] += 1
+    return numbers

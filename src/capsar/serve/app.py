@@ -203,6 +203,7 @@ def explain(analyzer: Analyzer, task: Task) -> bytes:
         "words": [[start, end] for start, end in explanation.words],
         "lengths": {str(name): round(score, 6) for name, score in explanation.lengths.items()},
         "aspect_scores": rounded(explanation.aspect_scores),
+        "importance": rounded(explanation.importance),
         "attributions": rounded(explanation.attributions),
     }
     return dumps(content).encode("ascii")
@@ -291,7 +292,7 @@ def _add_routes(app: FastAPI, service: Service) -> None:
 
     @app.post("/v1/explain", responses=schemas.responses(schemas.ExplainResponse))
     async def explain(request: Request, body: schemas.ExplainRequest) -> Response:
-        """Return aspect scores and attributions: the words that each sentiment depends on."""
+        """Return the importance, aspect score and attribution of each word."""
         return await service.respond(request, body)
 
     @app.get("/v1/models", responses=schemas.responses(schemas.ModelsResponse, 401))

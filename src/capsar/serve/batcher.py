@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import re
 import threading
 import time
 from collections import deque
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 CHARS_PER_TEXT = 32
 """Fixed cost of a text, in characters."""
+_SENTENCE_ENDS = re.compile(r"[.!?\n]")
+_MAX_EXPLAIN_CHARS = 40_000
+"""The cost of leaving out the words of the longest possible sentence."""
 _LOGGER = logging.getLogger(__name__)
 _INITIAL_CHARS_PER_SECOND = 50_000.0
 """Assumed speed of a thread until the first batch has been timed."""
@@ -50,8 +54,11 @@ class Task:
     @property
     def chars(self) -> int:
         """The cost in characters; some encoders read the text once per aspect."""
-        readings = 2 if self.explains else max(1, len(self.aspects or ()))
-        return CHARS_PER_TEXT + len(self.text) * readings
+        if self.explains:  # a sentence is read once more per word, and these are cheaper together
+            longest = max(map(len, _SENTENCE_ENDS.split(self.text)))
+            removals = min(64, longest // 5) * longest // 2
+            return CHARS_PER_TEXT + len(self.text) + min(removals, _MAX_EXPLAIN_CHARS)
+        return CHARS_PER_TEXT + len(self.text) * max(1, len(self.aspects or ()))
 
 
 class _Request:

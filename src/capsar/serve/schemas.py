@@ -23,7 +23,7 @@ _NAME, _OFFSETS = "<name>", "<offsets>"
 _SENTIMENT = Literal["negative", "neutral", "positive"]
 WORK = (
     f"A text counts as its characters plus {CHARS_PER_TEXT}; `classify` counts the characters once "
-    "per aspect, `explain` twice."
+    "per aspect, `explain` up to 64 times those of the longest sentence."
 )
 """How characters of work are counted."""
 _TEXT = "Great food, terrible service, and the soup was cold."
@@ -163,6 +163,17 @@ def _check_forms(body: AnalyzeRequest | ClassifyRequest, *forms: set[str]) -> No
         raise PydanticCustomError("form", "must be an object with {names}", {"names": names})
 
 
+class OpinionResult(_Response):
+    """A phrase that carries the sentiment."""
+
+    text: str
+    """The phrase as written in the text, from `start` to `end`."""
+    start: int
+    end: int
+    confidence: float | None
+    """The probability that exactly this phrase carries the sentiment."""
+
+
 class AspectResult(_Response):
     """The sentiment toward one aspect."""
 
@@ -179,6 +190,9 @@ class AspectResult(_Response):
     """The probability that this is an aspect with exactly these offsets; null if it was given."""
     abstained: bool
     """Always false here; used by `capsar analyze --min-confidence`."""
+    opinions: list[OpinionResult] = []
+    """The phrases that carry the sentiment, in the order of the text; none for a neutral one.
+    Missing if the model has no opinion head."""
     windowed: bool = False
     """Whether the sentence of the aspect was too long and read in windows; present only if true."""
 
@@ -201,7 +215,7 @@ class Documents(_Response):
 
 
 class ExplainResponse(_Response):
-    """Aspect scores and attributions of each word."""
+    """Importance, aspect score and attribution of each word."""
 
     schema_version: int
     text: str
@@ -212,8 +226,10 @@ class ExplainResponse(_Response):
     """The length of each sentiment capsule, from 0 to 1."""
     aspect_scores: dict[_SENTIMENT, list[float]]
     """Per sentiment and word: dot product with the reconstructed aspect, to rank words."""
+    importance: dict[_SENTIMENT, list[float]]
+    """Per sentiment and word: how much shorter the capsule is without the word."""
     attributions: dict[_SENTIMENT, list[float]]
-    """Per sentiment and word: the contribution to the capsule length; they sum to the length."""
+    """Per sentiment and word: the contribution to the capsule length by routing; they sum to it."""
 
 
 class ModelInfo(_Response):

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from capsar.errors import MissingExtraError
 from capsar.inference.decoding import NUM_TAGS
 from capsar.model.encoders import BiGRU, Transformer
+from capsar.model.opinion_head import ATTRIBUTION_SCALE, CONTEXT_WIDTHS
 from capsar.model.span_head import WIDTH
 from capsar.schema import CLASSES
 from capsar.training.graph import (
@@ -258,37 +259,44 @@ def export_spans(model: Capsar, head: SpanHead) -> bytes:
 def export_opinions(head: OpinionHead) -> bytes:
     """Return the graph from hidden states to the opinion tags of words.
 
-    Inputs: `states` (S, T, H); `first_subwords` and `word_mask` (S, W) as in the graph of spans;
-    `sentence` (A), the sentence of each aspect; `aspect` (A, W), its words; `distances` (A, W);
-    `attributions` (A, C, W). Output: `tags` (A, W, 3), logits. Each sentence is projected once.
+    Inputs: `states` (S, T, H); `first_subwords` (S, W), the first token of each word; `positions`
+    (A, V), the words to tag for each aspect, counted over all sentences; `mask` (A, V),
+    which of them exist; `aspect_words` (A, M), the words of the aspect, likewise counted;
+    `aspect_weights` (A, M), one over their number, 0 for none; `distances` (A, V); `attributions`
+    (A, C, V). Output: `tags` (A, V, 3), logits. Each sentence is projected once.
     """
     hidden = head.aspect.in_features
     graph = Graph()
     graph.input("states", "float", ("S", "T", hidden))
     graph.input("first_subwords", "int64", ("S", "W"))
-    graph.input("word_mask", "bool", ("S", "W"))
-    graph.input("sentence", "int64", ("A",))
-    graph.input("aspect", "bool", ("A", "W"))
-    graph.input("distances", "int64", ("A", "W"))
-    graph.input("attributions", "float", ("A", len(CLASSES), "W"))
+    graph.input("positions", "int64", ("A", "V"))
+    graph.input("mask", "bool", ("A", "V"))
+    graph.input("aspect_words", "int64", ("A", "M"))
+    graph.input("aspect_weights", "float", ("A", "M"))
+    graph.input("distances", "int64", ("A", "V"))
+    graph.input("attributions", "float", ("A", len(CLASSES), "V"))
     words = _gather_words(graph, hidden)  # (S, W, H)
-    words = graph.op("Mul", words, graph.unsqueeze(graph.cast("word_mask"), 2))
-    projected = _linear(graph, _stack_neighbors(graph, words), head.states)  # (S, W, U)
-    own = graph.cast("aspect")  # (A, W)
-    total = graph.op("MatMul", graph.unsqueeze(own, 1), graph.op("Gather", words, "sentence"))
-    count = graph.op("Max", graph.reduce("ReduceSum", own, 1, keepdims=True), graph.number(1))
-    mean = graph.op("Div", total, graph.unsqueeze(count, 2))  # (A, 1, H)
-    features = graph.op("Gather", projected, "sentence")  # (A, W, U)
+    projected = _linear(graph, words, head.states)  # (S, W, U)
+    flat = graph.op("Reshape", projected, graph.integers([-1, head.aspect.out_features]))
+    features = graph.op("Gather", flat, "positions")  # (A, V, U)
+    rows = graph.op("Reshape", words, graph.integers([-1, hidden]))  # (S * W, H)
+    own = graph.op("Gather", rows, "aspect_words")  # (A, M, H)
+    mean = graph.op("MatMul", graph.unsqueeze("aspect_weights", 1), own)  # (A, 1, H)
     features = graph.op("Add", features, _linear(graph, mean, head.aspect))
     near = graph.op("Gather", graph.constant(head.distances.weight), "distances")
     features = graph.op("Add", features, near)
-    scores = graph.op("Transpose", "attributions", perm=[0, 2, 1])  # (A, W, C)
+    scores = graph.op("Transpose", "attributions", perm=[0, 2, 1])  # (A, V, C)
+    scores = graph.op("Mul", scores, graph.number(ATTRIBUTION_SCALE))
     features = graph.op("Add", features, _linear(graph, scores, head.attributions))
-    mask = graph.unsqueeze(graph.cast(graph.op("Gather", "word_mask", "sentence")), 2)
+    mask = graph.unsqueeze(graph.cast("mask"), 2)
     features = graph.op("Mul", graph.op("Relu", features), mask)
-    units = _linear(graph, _stack_neighbors(graph, features), head.hidden)
-    _linear(graph, graph.op("Relu", units), head.tags, name="tags")
-    graph.output("tags", ("A", "W", NUM_TAGS))
+    units = graph.op("Relu", _linear(graph, _stack_neighbors(graph, features), head.hidden))
+    for width, layer in zip(CONTEXT_WIDTHS, head.context, strict=True):
+        units = graph.op("Mul", units, mask)
+        more = _linear(graph, _stack_neighbors(graph, units, width), layer)  # type: ignore[arg-type]
+        units = graph.op("Add", units, graph.op("Relu", more))
+    _linear(graph, units, head.tags, name="tags")
+    graph.output("tags", ("A", "V", NUM_TAGS))
     return graph.serialize("opinions")
 
 
@@ -301,13 +309,13 @@ def _gather_words(graph: Graph, hidden: int) -> str:
     return graph.op("Gather", rows, graph.op("Add", "first_subwords", start))
 
 
-def _stack_neighbors(graph: Graph, values: str) -> str:
-    """Concatenate the values of each word (B, W, H) with its neighbors': (B, W, WIDTH * H)."""
-    half = WIDTH // 2
+def _stack_neighbors(graph: Graph, values: str, width: int = WIDTH) -> str:
+    """Concatenate the values of each word (B, W, H) with its neighbors': (B, W, width * H)."""
+    half = width // 2
     padded = graph.op("Pad", values, graph.integers([0, half, 0, 0, half, 0]), graph.number(0))
     num_words = graph.op("Shape", values, start=1, end=2)
     windows = []
-    for i in range(WIDTH):
+    for i in range(width):
         end = graph.op("Add", num_words, graph.integers([i]))
         windows.append(graph.op("Slice", padded, graph.integers([i]), end, graph.integers([1])))
     return graph.op("Concat", *windows, axis=2)

@@ -12,10 +12,20 @@ from safetensors import SafetensorError
 from safetensors.torch import load
 from torch.nn import functional
 
-from capsar.bundle import CONFIG, ENCODER, TOKENIZER, WEIGHTS, find_bundle, name_of, open_bundle
+from capsar.bundle import (
+    CONFIG,
+    ENCODER,
+    OPINIONS,
+    TOKENIZER,
+    WEIGHTS,
+    find_bundle,
+    name_of,
+    open_bundle,
+)
 from capsar.config import ModelConfig, from_dict
 from capsar.data.catalog import datasets, find_file, identify
 from capsar.errors import ArtifactError, ConfigError
+from capsar.inference.engine import read_number
 from capsar.model.bert_pair import BertPairClassifier
 from capsar.model.embeddings import WordVectors, load_vectors, vector_words
 from capsar.model.encoders import (
@@ -247,6 +257,15 @@ def load_trained_weights(model: Network, weights: dict[str, Tensor]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class OpinionGraph:
+    """The opinion head of a bundle."""
+
+    content: bytes
+    bias: float
+    calibration: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
 class InitialModel:
     """A trained model to fine-tune."""
 
@@ -260,6 +279,8 @@ class InitialModel:
     """A hash of all its files."""
     span_settings: dict[str, Any]
     """The bias, the threshold and the calibration of its span extraction head."""
+    opinions: OpinionGraph | None = None
+    """Its opinion head, which fine-tuning keeps as it is."""
 
     def vocabulary(self) -> Vocabulary:
         """Return its vocabulary and vectors."""
@@ -312,7 +333,16 @@ def load_initial_model(run_config: RunConfig) -> InitialModel | None:
             for name in ("span_bias", "span_threshold", "calibration")
             if name in bundle.config
         },
+        _read_opinions(bundle),
     )
+
+
+def _read_opinions(bundle: Bundle) -> OpinionGraph | None:
+    if OPINIONS not in bundle.files:
+        return None
+    calibration = bundle.config.get("calibration", {}).get("opinion")
+    bias = read_number(bundle, "opinion_bias", 0.0)
+    return OpinionGraph(bundle.path(OPINIONS).read_bytes(), bias, calibration)
 
 
 def fine_tune_settings(source: str) -> dict[str, dict[str, Any]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,12 +24,14 @@ from capsar.inference.decoding import (
     IGNORE_INDEX,
     aspect_distances,
     decode_opinions,
+    decode_spans,
     encode_tags,
 )
 from capsar.inference.engine import Engine
 from capsar.inference.inputs import Request
 from capsar.model.opinion_head import OpinionHead
 from capsar.schema import AspectSpan
+from capsar.tokenizer import tokenize_words
 from capsar.training.export import export_opinions, store_int8
 
 if TYPE_CHECKING:
@@ -98,7 +101,8 @@ def add_opinion_head(
     examples: Sequence[OpinionExample],
     validation: Sequence[OpinionExample],
     *,
-    epochs: int = 8,
+    units: int = 96,
+    epochs: int = 6,
     seed: int = 0,
 ) -> OpinionMetrics:
     """Train an opinion head for a model, and write a bundle with it.
@@ -108,19 +112,25 @@ def add_opinion_head(
         out: The folder of the new bundle; it may be that of the model.
         examples: The training examples.
         validation: Choose the bias of the tags and fit the calibration.
+        units: The size of the head's layers.
         epochs: The number of epochs.
         seed: Of the initial weights and the order of examples.
 
     Returns:
         The metrics on the validation examples.
+
+    Raises:
+        DataError: If there are no examples.
     """
     bundle = find_bundle(model)
     engine = Engine(bundle)
     torch.manual_seed(seed)
     features = list(_read_features(engine, examples))
-    head = OpinionHead(hidden_dim=features[0].states.shape[1])
-    _fit(head, features, epochs, np.random.default_rng(seed))
     held_out = list(_read_features(engine, validation))
+    if not features or not held_out:
+        raise DataError("There are no opinion phrases to train or to validate on")
+    head = OpinionHead(hidden_dim=features[0].states.shape[1], units=units)
+    _fit(head, features, epochs, np.random.default_rng(seed))
     logits = list(_tag(head, held_out))
     bias = max(_BIASES, key=lambda bias: _evaluate(held_out, logits, bias).f1)
     metrics = _evaluate(held_out, logits, bias)
@@ -128,7 +138,7 @@ def add_opinion_head(
     scores, truth, groups = [], [], []
     for number, (own, tags) in enumerate(zip(held_out, logits, strict=True)):
         gold = _gold(own)
-        for span, score in zip(*decode_opinions(tags, own.aspect, bias), strict=True):
+        for span, score in decode_opinions(tags[None], ~own.aspect[None], bias)[0]:
             scores.append(score)
             truth.append(int(span in gold))
             groups.append(str(number))
@@ -152,19 +162,28 @@ def add_opinion_head(
 
 def _read_features(engine: Engine, examples: Sequence[OpinionExample]) -> Iterator[_Features]:
     """Yield the features of examples whose term is found among the words."""
-    pairs = [(example, Request.whole_text(example.text, (example.span,))) for example in examples]
-    pairs = [pair for pair in pairs if pair[1].mentions(0) and len(pair[1].words) <= _MAX_WORDS]
+    pairs = []
+    for text, some in groupby(examples, key=lambda example: example.text):
+        own = list(some)
+        request = Request(text, tokenize_words(text), [(example.span,) for example in own])
+        if len(request.words) <= _MAX_WORDS:
+            pairs.append((own, request))
     for start in range(0, len(pairs), _CHUNK):
         chunk = pairs[start : start + _CHUNK]
         requests = [request for _, request in chunk]
         states = engine.read_states(requests)
         routed = engine.predict(requests, ("attributions",))
-        for (example, request), own, rows in zip(chunk, states, routed, strict=True):
-            aspect = np.zeros(len(request.words), dtype=bool)
-            aspect[request.mentions(0)[0]] = True
-            phrases = [(phrase.start, phrase.end) for phrase in example.phrases]
-            tags = encode_tags(request.words, phrases)
-            yield _Features(own.astype(np.float16), rows.scores["attributions"][0], aspect, tags)
+        for (own, request), hidden, rows in zip(chunk, states, routed, strict=True):
+            for row, example in enumerate(own):
+                mentions = request.mentions(row)
+                if not mentions:
+                    continue
+                aspect = np.zeros(len(request.words), dtype=bool)
+                aspect[mentions[0]] = True
+                phrases = [(phrase.start, phrase.end) for phrase in example.phrases]
+                tags = encode_tags(request.words, phrases)
+                scores = rows.scores["attributions"][row]
+                yield _Features(hidden.astype(np.float16), scores, aspect, tags)
 
 
 def _fit(
@@ -228,15 +247,14 @@ def _collate(batch: Sequence[_Features]) -> tuple[tuple[Tensor, ...], Tensor]:
 
 
 def _gold(features: _Features) -> list[Span]:
-    certain = np.eye(3, dtype=np.float32)[features.tags] * 10
-    return decode_opinions(certain, np.zeros(len(features.tags), dtype=bool), 0.0)[0]
+    return decode_spans(np.eye(3, dtype=np.float32)[features.tags] * 10)
 
 
 def _evaluate(
     features: Sequence[_Features], logits: Sequence[NDArray[np.float32]], bias: float
 ) -> OpinionMetrics:
     found = [
-        decode_opinions(tags, own.aspect, bias)[0]
+        [span for span, _ in decode_opinions(tags[None], ~own.aspect[None], bias)[0]]
         for own, tags in zip(features, logits, strict=True)
     ]
     return evaluate_opinions(found, [_gold(own) for own in features])

@@ -17,6 +17,7 @@ from capsar.bundle import (
     CARD,
     CONFIG,
     ENCODER,
+    OPINIONS,
     SPANS,
     TOKENIZER,
     WEIGHTS,
@@ -274,7 +275,14 @@ def save_model(
         WEIGHTS: save(weights),
         CARD: card.encode("utf-8", "backslashreplace"),
     }
-    write_bundle(folder, settings | chosen, files)
+    settings |= chosen
+    if initial is not None and initial.opinions is not None:
+        files[OPINIONS] = initial.opinions.content
+        settings["opinion_bias"] = initial.opinions.bias
+        if initial.opinions.calibration is not None:
+            calibration = settings.get("calibration", {})
+            settings["calibration"] = calibration | {"opinion": initial.opinions.calibration}
+    write_bundle(folder, settings, files)
 
 
 def _without_folders(run_config: RunConfig, facts: dict[str, Any], encoder: str) -> RunConfig:

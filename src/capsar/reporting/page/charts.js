@@ -8,12 +8,6 @@ const choose = (test, then, otherwise) => ({ condition: { test, value: then }, v
 const faded = (opacity) => choose("datum.few", opacity * 0.35, opacity);
 const layered = (height, encoding, layer) => ({ width: "container", height, encoding: { ...encoding, tooltip }, layer });
 
-// Bars with intervals: mentions per 1,000 reviews.
-const rankingChart = (color) => layered({ step: 25 }, { y: nominal("name", { labelLimit: 150 }) }, [
-  { mark: { type: "bar", color, cursor: "pointer", cornerRadiusEnd: 3, height: { band: 0.66 } }, encoding: { x: quantity("value", { tickCount: 4 }) } },
-  { mark: { type: "rule", color: "$ink", strokeWidth: 1.5, opacity: 0.75, cursor: "pointer" }, encoding: { x: quantity("low"), x2: { field: "high" } } },
-]);
-
 // Shares by period, with bands for intervals.
 const trendChart = layered(190, { x: { field: "start", type: "temporal", title: null, axis: { grid: false, labelOverlap: true, tickCount: 6 } } },
   ["negative", "positive"].flatMap((polarity) => [
@@ -58,4 +52,4 @@ const confidenceChart = {
   },
 };
 
-const specs = { praised: rankingChart("$positive"), criticized: rankingChart("$negative"), trend: trendChart, grid: gridChart, dots: dotsChart, confidence: confidenceChart };
+const specs = { trend: trendChart, grid: gridChart, dots: dotsChart, confidence: confidenceChart };

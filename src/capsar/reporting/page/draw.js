@@ -73,17 +73,6 @@ function clearChart(id) {
   byId(id).replaceChildren();
 }
 
-function ranking(polarity) {
-  const reviews = Math.max(1, content.totals.reviews);
-  const rows = content.aspects.map((aspect, index) => {
-    const scale = (aspect.mentions / reviews) * 1000;
-    const [share, low, high] = aspect[polarity];
-    return { aspect: index, name: aspect.name, value: share * scale, low: low * scale, high: high * scale,
-      tip: `${aspect.name}\n${percent(share)} of ${plural(aspect.mentions, "mention")} ${polarity} (${range(aspect[polarity])})` };
-  });
-  return rows.sort((one, other) => other.value - one.value).slice(0, 12);
-}
-
 function trendRows(where) {
   return content.periods.starts.map((start, index) => [start, where.by_period[index]])
     .filter(([, cell]) => cell.mentions)

@@ -1,12 +1,12 @@
 // One aspect: its spellings, shares, groups, periods and example sentences.
 
 const MAX_SENTENCES = 40;
-const drill = { aspect: 0, polarity: "", group: -1, back: null };
+const drill = { aspect: 0, polarity: "", group: -1, phrase: -1, back: null };
 
-function openDrill(index, group = -1, polarity = "") {
+function openDrill(index, group = -1, polarity = "", phrase = -1) {
   const dialog = byId("drill");
   if (!dialog.open) drill.back = document.activeElement;
-  Object.assign(drill, { aspect: index, group, polarity });
+  Object.assign(drill, { aspect: index, group, polarity, phrase });
   const aspect = content.aspects[index];
   byId("drill-title").replaceChildren(named(aspect.name));
   showVariants(aspect);
@@ -22,6 +22,7 @@ function openDrill(index, group = -1, polarity = "") {
   if (names.length > 1) draw("drill-dots", "dots", groupRows(aspect));
   if (content.periods.starts.length > 1) draw("drill-trend", "trend", trendRows(aspect));
   byId("filter-group").value = String(group);
+  showPhrases();
   showSentences();
   history.replaceState(null, "", `#aspect=${index}`);
 }
@@ -35,9 +36,30 @@ function showVariants(aspect) {
   });
 }
 
+function showPhrases() {
+  const rows = ["negative", "positive"].filter((polarity) => content.phrases[drill.aspect][polarity].length).map((polarity) =>
+    element("p", { classes: ["said"] }, ...content.phrases[drill.aspect][polarity].map((phrase, number) => phraseFilter(polarity, number, phrase))));
+  byId("drill-phrases").replaceChildren(...rows);
+}
+
+// A phrase that limits the sentences to those with it; a second click releases it.
+function phraseFilter(polarity, number, phrase) {
+  const button = phraseButton(polarity, phrase, () => {
+    const chosen = drill.phrase === number && drill.polarity === polarity;
+    Object.assign(drill, chosen ? { polarity: "", phrase: -1 } : { polarity, phrase: number });
+    showSentences();
+  });
+  button.dataset.phrase = String(number);
+  return button;
+}
+
 function showSentences() {
   const all = content.sentences[drill.aspect];
-  const fits = all.filter(({ polarity, group }) => (!drill.polarity || polarity === drill.polarity) && (drill.group < 0 || group === drill.group));
+  const fits = all.filter(({ polarity, group, phrases }) => (!drill.polarity || polarity === drill.polarity) && (drill.group < 0 || group === drill.group) && (drill.phrase < 0 || phrases.includes(drill.phrase)));
+  for (const button of byId("drill-phrases").querySelectorAll("button")) {
+    const chosen = button.dataset.phrase === String(drill.phrase) && button.classList.contains(drill.polarity || "none");
+    button.setAttribute("aria-pressed", String(chosen));
+  }
   byId("sentences").replaceChildren(...fits.slice(0, MAX_SENTENCES).map(sentenceItem));
   for (const chip of document.querySelectorAll("#filters [data-polarity]")) chip.setAttribute("aria-pressed", String(chip.dataset.polarity === drill.polarity));
   byId("filters").hidden = !all.length;
@@ -54,13 +76,13 @@ function sentenceItem(sentence) {
   let position = 0;
   sentence.marks.forEach(([start, end, polarity], index) => {
     if (start < position) return;
-    quote.append(letters.slice(position, start).join(""));
+    quote.append(...withOpinions(letters, position, start, sentence.opinions));
     const mark = element("mark", { classes: [polarity], text: letters.slice(start, end).join(""), title: polarity });
     if (index === sentence.chosen) mark.classList.add("chosen");
     quote.append(mark);
     position = end;
   });
-  quote.append(letters.slice(position).join(""));
+  quote.append(...withOpinions(letters, position, letters.length, sentence.opinions));
   const details = [sentence.polarity];
   if (sentence.confidence !== null) details[0] += `, confidence ${sentence.confidence.toFixed(2)}`;
   if (sentence.period >= 0) details.push(periodName(content.periods.starts[sentence.period]));
@@ -70,12 +92,25 @@ function sentenceItem(sentence) {
   return item;
 }
 
+// The text between two mentions, with the opinion phrases in it underlined.
+function withOpinions(letters, start, end, opinions) {
+  const parts = [];
+  let position = start;
+  for (const [from, to] of opinions) {
+    const [first, last] = [Math.max(from, position), Math.min(to, end)];
+    if (first >= last) continue;
+    parts.push(letters.slice(position, first).join(""), element("u", { text: letters.slice(first, last).join("") }));
+    position = last;
+  }
+  return [...parts, letters.slice(position, end).join("")];
+}
+
 function prepareDrill() {
   const chips = byId("filters").querySelector("fieldset");
   for (const polarity of ["", ...POLARITIES]) {
     const chip = element("button", { type: "button", text: polarity || "any", classes: polarity ? [polarity] : [] });
     chip.dataset.polarity = polarity;
-    chip.addEventListener("click", () => { drill.polarity = polarity; showSentences(); });
+    chip.addEventListener("click", () => { Object.assign(drill, { polarity, phrase: -1 }); showSentences(); });
     chips.append(chip);
   }
   const { names, column } = content.groups;

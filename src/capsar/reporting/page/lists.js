@@ -116,6 +116,7 @@ function showMethod() {
     `A mention has low confidence if the confidence in the aspect or in its polarity is below ${confidence.minimum}. Such mentions count in all shares.`,
     `Differences between groups, and between the earlier and the later half of the periods, are tested on all three shares at once (Hotelling’s test with reviews as sampling units). q is the false discovery rate (Benjamini and Hochberg); differences with q < .05 are called significant. A difference does not prove a cause.`,
     "Names of an aspect are merged if they differ in case, accents, articles, hyphens, plural or a simple misspelling; each aspect lists its merged names.",
+    "Phrases in quotes are those that the model found to carry the sentiment. Within an aspect and a polarity, phrases that differ only in case, articles, intensifiers or inflection are counted together.",
     "Example sentences are sampled at random from mentions with sufficient confidence and sorted by confidence. Colors show predictions, which may be wrong.",
   ];
   byId("method").append(element("ul", {}, ...texts.map((text) => element("li", { text }))));

@@ -19,7 +19,7 @@ function showAll() {
   showHead();
   showFacts();
   for (const [id, polarity] of [["praised", "positive"], ["criticized", "negative"]]) {
-    draw(id, id, ranking(polarity), ({ aspect }) => openDrill(aspect, -1, polarity));
+    showRanking(id, polarity);
   }
   showDifferences();
   showChanges();

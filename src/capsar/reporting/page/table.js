@@ -34,6 +34,9 @@ function aspectRow(aspect, index) {
     if (others.length > 4) also.append(` and ${others.length - 4} more`);
     name.append(also);
   }
+  const said = ["negative", "positive"].flatMap((polarity) =>
+    content.phrases[index][polarity].slice(0, 1).map((phrase) => phraseOpener(index, polarity, 0, phrase)));
+  if (said.length) name.append(element("span", { classes: ["said"] }, ...said));
   const share = (one) => element("td", { classes: ["number", one] }, element("b", { text: percent(aspect[one][0]) }), " ", element("small", { text: range(aspect[one]) }));
   return element("tr", {}, name,
     element("td", { classes: ["number", "count"], text: count(aspect.mentions) }),
@@ -43,10 +46,10 @@ function aspectRow(aspect, index) {
     element("td", { classes: ["number", "low"], text: percent(aspect.low_confidence / aspect.mentions) }));
 }
 
-function opener(index, group = -1) {
+function opener(index, group = -1, polarity = "") {
   const button = element("button", { type: "button", classes: ["open"] }, named(content.aspects[index].name));
   button.setAttribute("aria-haspopup", "dialog");
-  button.addEventListener("click", () => openDrill(index, group));
+  button.addEventListener("click", () => openDrill(index, group, polarity));
   return button;
 }
 

@@ -1,18 +1,18 @@
 // The behavior of the page: analyze, show, explain, share.
 
 import { RequestError, request, useKey } from "./api.js";
-import { characters, confidence, confidenceName, element, showCapsules, showReview, showScores } from "./render.js";
+import {
+  characters, confidence, confidenceName, element, select, showCapsules, showFound, showReview, showScores,
+} from "./render.js";
 
 const EXAMPLES = [
   {
     name: "Restaurant",
     text: "The soup arrived cold and the waiter was rude, but the grilled octopus was superb. We loved our table by the window; the menu changes every week.",
-    aspects: "soup, waiter, grilled octopus, table by the window, menu",
   },
   {
     name: "Laptop",
     text: "Gorgeous screen and a keyboard I could type on all day. The battery, sadly, gives up after three hours and the fan never stops.",
-    aspects: "screen, keyboard, battery, fan",
   },
   {
     name: "Hotel",
@@ -27,7 +27,7 @@ const EXAMPLES = [
 const at = (id) => document.getElementById(id);
 let limit = Infinity;
 let latest = 0; // number of the latest request; responses to older ones are ignored
-let shown = null; // { text, document, explanation }
+let shown = null; // { text, document, index, explanation }
 
 function setStatus(message, { problem = false } = {}) {
   at("status").textContent = message;
@@ -41,6 +41,14 @@ function fail(error) {
     at("key").focus();
   }
   setStatus(error.message, { problem: true });
+}
+
+// Old results must not stand below an error.
+function clear() {
+  latest += 1;
+  shown = null;
+  at("result").hidden = true;
+  at("result").removeAttribute("aria-busy");
 }
 
 function showSize() {
@@ -66,11 +74,13 @@ function givenAspects() {
 async function analyze() {
   const text = at("text").value.toWellFormed?.() ?? at("text").value;
   if (!text.trim()) {
+    clear();
     setStatus("Enter a review first.", { problem: true });
     at("text").focus();
     return;
   }
   if (showSize() > limit) {
+    clear();
     setStatus(`The limit is ${limit.toLocaleString("en")} characters.`, { problem: true });
     return;
   }
@@ -87,15 +97,17 @@ async function analyze() {
     if (own !== latest) return;
     shown = { text, document: found };
     show(path, content, found);
-    await explain(mostConfident(found.aspects));
+    await pick(mostConfident(found.aspects));
   } catch (error) {
-    if (own === latest) fail(error);
+    if (own !== latest) return;
+    clear();
+    fail(error);
   } finally {
     if (own === latest) at("result").removeAttribute("aria-busy");
   }
 }
 
-// The aspect to explain first: the one with the highest confidence; neutral only if all are neutral.
+// The aspect to select first: the one with the highest confidence; neutral only if all are neutral.
 function mostConfident(aspects) {
   const isPolar = aspects.some(({ polarity }) => polarity !== "neutral");
   const values = aspects.map((aspect) => (isPolar && aspect.polarity === "neutral" ? -1 : confidence(aspect)));
@@ -103,8 +115,10 @@ function mostConfident(aspects) {
 }
 
 function show(path, content, found) {
-  showReview(at("review"), at("others"), found.text, found.aspects, explain);
-  at("confidence-name").textContent = confidenceName(found.aspects[0]);
+  showFound(at("found"), found.aspects, pick);
+  showReview(at("review"), at("others"), found.text, found.aspects, pick);
+  const name = confidenceName(found.aspects[0]);
+  at("confidence-name").textContent = name === "confidence" ? `% ${name}` : name;
   at("result").hidden = false;
   const number = found.aspects.length;
   setStatus(number === 0 ? "No aspects found." : `${number} aspect${number === 1 ? "" : "s"}.`);
@@ -115,24 +129,32 @@ function show(path, content, found) {
   history.replaceState(null, "", fragment(content));
 }
 
-// Explain the prediction for one aspect, or (-1) for the whole text.
-async function explain(index) {
-  const { text, document: found } = shown;
+// Select one aspect, or (-1) the whole text.
+async function pick(index) {
+  shown.index = index;
+  select(at("result"), index);
+  at("whole").setAttribute("aria-pressed", String(index < 0));
+  at("explanation").hidden = true; // until that of this aspect is here
+  if (at("why").open) await explain();
+}
+
+// Explain the prediction for the selected aspect, or for the whole text.
+async function explain() {
+  const { text, document: found, index } = shown;
   const aspect = found.aspects[index];
-  for (const button of at("result").querySelectorAll(".mark")) {
-    button.setAttribute("aria-pressed", String(button.dataset.index === String(index)));
-  }
-  at("whole").setAttribute("aria-pressed", String(!aspect));
   const content = aspect ? { text, aspect: { start: aspect.start, end: aspect.end } } : { text };
   const current = shown;
+  let explanation;
   try {
-    current.explanation = await request("v1/explain", content);
+    explanation = await request("v1/explain", content);
   } catch (error) {
-    fail(error);
+    if (current === shown && current.index === index) fail(error);
     return;
   }
-  if (current !== shown) return;
-  const { lengths } = current.explanation;
+  if (current !== shown || current.index !== index) return;
+  at("explanation").hidden = false;
+  current.explanation = explanation;
+  const { lengths } = explanation;
   const longest = Object.keys(lengths).reduce((a, b) => (lengths[b] > lengths[a] ? b : a));
   at("explanation-title").replaceChildren(
     "Explanation of ",
@@ -147,9 +169,9 @@ function showPolarity(polarity) {
   showCapsules(at("capsules"), explanation.lengths, polarity, showPolarity);
   if (focused) at("capsules").querySelector(":checked").focus();
   // Aspect scores have no fixed range: shade from the lowest to the highest.
-  const { aspect_scores: scores, attributions } = explanation;
+  const { aspect_scores: scores, importance } = explanation;
+  showScores(at("importance"), at("importance-top"), explanation, importance[polarity], polarity, { fromLowest: false });
   showScores(at("aspect-scores"), at("aspect-scores-top"), explanation, scores[polarity], polarity, { fromLowest: true });
-  showScores(at("attributions"), at("attributions-top"), explanation, attributions[polarity], polarity, { fromLowest: false });
 }
 
 function fragment(content) {
@@ -177,11 +199,11 @@ async function share() {
 }
 
 async function start() {
-  for (const { name, text, aspects = "" } of EXAMPLES) {
+  for (const { name, text } of EXAMPLES) {
     const button = element("button", { type: "button", text: name });
     button.addEventListener("click", () => {
       at("text").value = text;
-      at("aspects").value = aspects;
+      at("aspects").value = "";
       analyze();
     });
     at("examples").append(button);
@@ -200,7 +222,8 @@ async function start() {
       if (isFarTooLong(event[carrier]?.getData("text/plain") ?? "")) event.preventDefault();
     });
   }
-  at("whole").addEventListener("click", () => explain(-1));
+  at("whole").addEventListener("click", () => pick(-1));
+  at("why").addEventListener("toggle", () => at("why").open && shown && explain());
   at("share").addEventListener("click", share);
   window.addEventListener("hashchange", readFragment);
   showSize();

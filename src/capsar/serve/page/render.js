@@ -22,8 +22,39 @@ export function confidence(aspect) {
   return aspect.confidence ?? aspect.scores[aspect.polarity];
 }
 
+const ORDER = ["negative", "positive", "neutral"];
+
+// One row per aspect: its name, the phrases that carry the sentiment, and the confidence.
+export function showFound(place, aspects, onPick) {
+  const rows = aspects.map((aspect, index) => [aspect, index]);
+  rows.sort(([a], [b]) => ORDER.indexOf(a.polarity) - ORDER.indexOf(b.polarity));
+  place.replaceChildren(...rows.map(([aspect, index]) => foundRow(aspect, index, onPick)));
+}
+
+function foundRow(aspect, index, onPick) {
+  const phrases = (aspect.opinions ?? []).flatMap(({ text }, number) => [
+    number ? ", " : "",
+    element("q", {}, element("bdi", { text })),
+  ]);
+  const value = confidence(aspect);
+  const button = element(
+    "button",
+    { type: "button", classes: ["pick", aspect.polarity] },
+    sign(aspect.polarity),
+    element("b", {}, element("bdi", { text: aspect.text })),
+    element("span", { classes: ["reason"] }, ...(phrases.length ? phrases : [aspect.polarity])),
+    element("span", { classes: ["value"], text: formatConfidence(aspect, value) }),
+  );
+  button.title = `${aspect.polarity}, ${confidenceName(aspect)} ${formatConfidence(aspect, value)}`;
+  watch(button, index, onPick);
+  return element("li", {}, button);
+}
+
 export function showReview(place, others, text, aspects, onPick) {
   const letters = characters(text);
+  const phrases = aspects.flatMap(({ opinions = [], polarity }, index) =>
+    opinions.map(({ start, end }) => ({ start, end, polarity, index })),
+  );
   const parts = [];
   const overlapping = [];
   let position = 0;
@@ -34,13 +65,45 @@ export function showReview(place, others, text, aspects, onPick) {
       overlapping.push(mark(aspect, index, onPick));
       continue;
     }
-    parts.push(letters.slice(position, aspect.start).join(""), mark(aspect, index, onPick));
+    parts.push(...withPhrases(letters, position, aspect.start, phrases), mark(aspect, index, onPick));
     position = aspect.end;
   }
-  parts.push(letters.slice(position).join(""));
+  parts.push(...withPhrases(letters, position, letters.length, phrases));
   place.replaceChildren(...parts);
   others.hidden = overlapping.length === 0;
   others.replaceChildren(element("span", { classes: ["hint"], text: "Overlapping aspects:" }), ...overlapping);
+}
+
+// The text between two aspects, with opinion phrases underlined.
+function withPhrases(letters, start, end, phrases) {
+  const inside = phrases.filter((phrase) => phrase.start < end && start < phrase.end);
+  const edges = inside.flatMap((phrase) => [Math.max(phrase.start, start), Math.min(phrase.end, end)]);
+  const bounds = [...new Set([start, ...edges, end])].sort((a, b) => a - b);
+  return bounds.slice(1).map((bound, number) => {
+    const begin = bounds[number];
+    const text = letters.slice(begin, bound).join("");
+    const owners = inside.filter((phrase) => phrase.start <= begin && bound <= phrase.end);
+    if (!owners.length) return text;
+    const made = element("span", { classes: ["phrase", owners[0].polarity], text });
+    made.dataset.owners = owners.map(({ index }) => index).join(" ");
+    return made;
+  });
+}
+
+// Show which aspect is selected, with its phrases.
+export function select(place, index) {
+  for (const button of place.querySelectorAll("[data-index]")) {
+    button.setAttribute("aria-pressed", String(button.dataset.index === String(index)));
+  }
+  for (const phrase of place.querySelectorAll(".phrase")) {
+    phrase.classList.toggle("chosen", phrase.dataset.owners.split(" ").includes(String(index)));
+  }
+}
+
+function watch(button, index, onPick) {
+  button.setAttribute("aria-pressed", "false");
+  button.dataset.index = String(index);
+  button.addEventListener("click", () => onPick(index));
 }
 
 function mark(aspect, index, onPick) {
@@ -57,9 +120,7 @@ function mark(aspect, index, onPick) {
   const label = `${aspect.polarity}, ${confidenceName(aspect)} ${formatConfidence(aspect, value)}`;
   button.title = label;
   button.setAttribute("aria-label", `${aspect.text}: ${label}`);
-  button.setAttribute("aria-pressed", "false");
-  button.dataset.index = String(index);
-  button.addEventListener("click", () => onPick(index));
+  watch(button, index, onPick);
   return button;
 }
 
