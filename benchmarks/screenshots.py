@@ -1,7 +1,7 @@
 """Take the screenshots of the docs: `python benchmarks/screenshots.py [page|report]`.
 
 `page` writes docs/figures/page-*.png from a running service, `report` docs/figures/report-*.png
-from a synthetic corpus.
+from the example reviews.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Literal
 
 from playwright.sync_api import sync_playwright
 
+from capsar.bulk.job import ScoreOptions
+from capsar.bulk.run import score
 from capsar.reporting.options import ReportOptions
 from capsar.reporting.run import report
 from capsar.serve.settings import Settings
 from measure import ROOT
-from report.corpus import World, write_scored
 from serve.service import running
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 FIGURES = ROOT / "docs" / "figures"
-REVIEWS = 30_000
 Scheme = Literal["light", "dark"]
 
 
@@ -58,14 +58,15 @@ def take_page(browser: Browser, scratch: Path) -> None:
 
 
 def take_report(browser: Browser, scratch: Path) -> None:
-    write_scored(scratch / "scored", World(num_months=18, tail=0), REVIEWS)
+    options = ScoreOptions(text_column="review", keep=("id", "product", "date", "review"))
+    score(ROOT / "examples" / "coffee-reviews.csv", scratch / "scored", options)
     file = scratch / "report.html"
     report(scratch / "scored", file, ReportOptions(by="product", over="date", threads=1))
     light = open_page(browser, file.as_uri(), 1160, 1460, "light")
     light.locator("#confidence[data-drawn]").wait_for(state="attached")
     light.screenshot(path=FIGURES / "report-light.png")
     dark = open_page(browser, file.as_uri(), 1160, 900, "dark")
-    dark.get_by_role("button", name="keyboard", exact=True).last.click()
+    dark.get_by_role("button", name="coffee", exact=True).last.click()
     dark.locator("#drill-trend[data-drawn]").wait_for()
     dark.screenshot(path=FIGURES / "report-dark.png")
 

@@ -18,9 +18,7 @@ function showHead() {
 function showAll() {
   showHead();
   showFacts();
-  for (const [id, polarity] of [["praised", "positive"], ["criticized", "negative"]]) {
-    showRanking(id, polarity);
-  }
+  showRankings();
   showDifferences();
   showChanges();
   prepareTable();
