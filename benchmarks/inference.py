@@ -248,8 +248,8 @@ def measure_models() -> None:
 def without_opinions(name: str, folder: Path) -> Path:
     """Write a bundled model without its opinion head."""
     bundle = open_bundle(BUNDLED_MODELS / name)
-    left_out = (CONFIG, MANIFEST, OPINIONS)
-    files = {one: bundle.path(one).read_bytes() for one in bundle.files if one not in left_out}
+    excluded = (CONFIG, MANIFEST, OPINIONS)
+    files = {one: bundle.path(one).read_bytes() for one in bundle.files if one not in excluded}
     write_bundle(folder, bundle.config, files)
     return folder
 

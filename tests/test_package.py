@@ -21,6 +21,7 @@ PUBLIC = [
     "CapsarError",
     "Example",
     "ModelConfig",
+    "Opinion",
     "Polarity",
     "ReportOptions",
     "ScoreOptions",

@@ -229,7 +229,9 @@ def test_queue_stays_full_until_a_tenth_of_it_is_done() -> None:
 def test_cost_of_tasks() -> None:
     assert Task("base", "x" * 100, ("a", "b", "c")).chars == 332
     assert Task("base", "x" * 100, ()).chars == Task("base", "x" * 100).chars == 132
-    assert Task("base", "x" * 100, explains=True).chars == 232
+    assert Task("base", "x" * 100, explains=True).chars == 132 + 20 * 100 // 2
+    assert Task("base", "x" * 99 + "." + "y" * 20, explains=True).chars == 152 + 19 * 99 // 2
+    assert Task("base", "x" * 20_000, explains=True).chars == 20_032 + 40_000
 
 
 def test_stuck_batch_is_detected() -> None:

@@ -46,7 +46,7 @@ _DEFAULT_ASPECT_THRESHOLD = 0.4
 _CHUNK = 512
 """Maximum number of texts or sentences in memory."""
 _MAX_REMOVALS = 64
-"""How many times an explanation leaves out words."""
+"""How many times an explanation removes words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +327,7 @@ class Analyzer:
 
         The words are those of the sentences that mention the aspect, or of all sentences. Lengths,
         importance and attributions are means over these sentences. If there are more than 64 words,
-        neighboring ones are left out together and share their importance.
+        neighboring ones are removed together and share their importance.
         """
         check_text(text)
         if aspect is None:
