@@ -70,7 +70,6 @@ NAMES = {
 """Regular expressions, case-sensitive, and the names to use instead."""
 EXCEPTIONS = {
     ("CHANGELOG.md", "`--some-aspects`"): "lists the former names of options",
-    ("README.md", "support never answered"): "the text of a review",
     ("benchmarks/serve/load.py", "nobody minded"): "the text of a review",
     ("benchmarks/text.py", "nobody came to take our order"): "the text of a review",
     ("docs/faq.md", "Frequently asked questions"): "the usual title",

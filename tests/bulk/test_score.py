@@ -207,8 +207,8 @@ def test_full_disk_stops_the_job_and_a_rerun_resumes_it(
 ) -> None:
     texts = reviews(3000)
     write(tmp_path / "a.parquet", texts)
-    disk = small_disk("400k")
-    (disk / "ballast").write_bytes(bytes(350_000))
+    disk = small_disk("1m")
+    (disk / "ballast").write_bytes(bytes(970_000))
     command = (tmp_path / "a.parquet", disk / "out", "--text-column", "review", "--keep", "id")
     command += ("--shard-mb", "0.01")
     done = capsar(*command)
