@@ -14,7 +14,7 @@ from pages.formatting import (
     spread,
     table,
 )
-from pretrained.sets import BUNDLED, IN_DOMAIN, OUT_OF_DOMAIN
+from pretrained.sets import BUNDLED, IN_DOMAIN, OUT_OF_DOMAIN, opinion_set_name
 
 if TYPE_CHECKING:
     from summarize import Results
@@ -216,14 +216,13 @@ def opinions(results: Results) -> str:
     """Return the bundled models and two baselines on opinion phrases, with given aspects."""
     rows = []
     for name, systems in results.read("opinions").get("sets", {}).items():
-        kind, _, domain = name.partition("-")
-        shown = {"memd": f"MEMD {domain}", "aste": f"ASTE {domain}"}.get(kind, IN_DOMAIN.get(name))
         for system, found in systems.items():
             label = f"`{system}`" if system in BUNDLED else system
             cells = [
                 f"{number(found[metric])} [{number(low)}, {number(high)}]"
                 for metric, (low, high) in found["intervals"].items()
             ]
+            shown = opinion_set_name(name)
             rows.append([shown, label, *cells, number(found["precision"]), number(found["recall"])])
     header = ["set", "", "F1, exact", "F1, overlapping", "precision, exact", "recall, exact"]
     return table(header, rows)

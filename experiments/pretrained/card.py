@@ -7,7 +7,7 @@ from typing import Any
 
 from capsar.bundle import CARD, CONFIG, MANIFEST, open_bundle, write_bundle
 from pages.formatting import number, paragraph, table
-from pretrained.sets import IN_DOMAIN, MODELS, OUT_OF_DOMAIN, VADER
+from pretrained.sets import IN_DOMAIN, MODELS, OUT_OF_DOMAIN, VADER, opinion_set_name
 from run import RESULTS, ROOT, read_json
 
 LICENSE = "Apache-2.0 and CC BY 4.0; see models/NOTICE.md"
@@ -145,11 +145,10 @@ def _out_of_domain(name: str) -> str:
 
 def _opinions(name: str) -> str:
     sets = read_json(RESULTS / "opinions.json").get("sets", {})
-    rows = []
-    for key, systems in sets.items():
-        kind, _, domain = key.partition("-")
-        shown = {"memd": f"MEMD {domain}", "aste": f"ASTE {domain}"}.get(kind, IN_DOMAIN.get(key))
-        rows.append([shown, number(systems[name]["f1"]), number(systems[name]["overlap_f1"])])
+    rows = [
+        [opinion_set_name(key), *(number(systems[name][one]) for one in ("f1", "overlap_f1"))]
+        for key, systems in sets.items()
+    ]
     if not rows:
         return ""
     said = paragraph(

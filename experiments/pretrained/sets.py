@@ -40,6 +40,12 @@ _SENTIMENTS = {
 }
 
 
+def opinion_set_name(key: str) -> str:
+    """Return the shown name of a set with opinion phrases."""
+    kind, _, domain = key.partition("-")
+    return {"memd": f"MEMD {domain}", "aste": f"ASTE {domain}"}.get(kind) or IN_DOMAIN[key]
+
+
 def read_test_set(name: str) -> list[Example]:
     """Return the examples of a test set."""
     if name.startswith(_MEMD):

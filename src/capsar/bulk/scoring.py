@@ -21,22 +21,12 @@ if TYPE_CHECKING:
     from capsar.inference.analyzer import Analyzer
     from capsar.schema import AspectSentiment
 
-_OPINIONS = pa.list_(
-    pa.struct(
-        [
-            ("text", pa.string()),
-            ("start", pa.int32()),
-            ("end", pa.int32()),
-            ("confidence", pa.float32()),
-        ]
-    )
-)
+_SPAN = [("text", pa.string()), ("start", pa.int32()), ("end", pa.int32())]
+_OPINIONS = pa.list_(pa.struct([*_SPAN, ("confidence", pa.float32())]))
 ASPECTS = pa.list_(
     pa.struct(
         [
-            ("text", pa.string()),
-            ("start", pa.int32()),
-            ("end", pa.int32()),
+            *_SPAN,
             ("polarity", pa.string()),
             ("scores", pa.struct([(str(polarity), pa.float32()) for polarity in CLASSES])),
             ("confidence", pa.float32()),

@@ -9,8 +9,8 @@ from capsar.model.capsules import stack_neighbors
 from capsar.model.span_head import WIDTH
 from capsar.schema import CLASSES
 
-CONTEXT_WIDTHS = (5,)
-"""How many words each residual layer sees."""
+CONTEXT_WIDTH = 5
+"""How many words the residual layer sees."""
 _INPUT_DROPOUT = 0.2
 _DROPOUT = 0.3
 ATTRIBUTION_SCALE = 5.0
@@ -36,7 +36,7 @@ class OpinionHead(nn.Module):
         self.distances = nn.Embedding(2 * MAX_DISTANCE + 1, units)
         self.attributions = nn.Linear(len(CLASSES), units, bias=False)
         self.hidden = nn.Linear(WIDTH * units, units)
-        self.context = nn.ModuleList(nn.Linear(width * units, units) for width in CONTEXT_WIDTHS)
+        self.context = nn.Linear(CONTEXT_WIDTH * units, units)
         self.tags = nn.Linear(units, NUM_TAGS)
         nn.init.normal_(self.distances.weight, std=0.1)
         self.input_dropout = nn.Dropout(_INPUT_DROPOUT)
@@ -62,8 +62,7 @@ class OpinionHead(nn.Module):
         features = features + self.attributions(ATTRIBUTION_SCALE * attributions.transpose(1, 2))
         features = self.dropout(features.relu()) * is_word  # (B, W, U)
         units = self.hidden(stack_neighbors(features, WIDTH)).relu()
-        for width, layer in zip(CONTEXT_WIDTHS, self.context, strict=True):
-            units = self.dropout(units) * is_word
-            units = units + layer(stack_neighbors(units, width)).relu()
+        units = self.dropout(units) * is_word
+        units = units + self.context(stack_neighbors(units, CONTEXT_WIDTH)).relu()
         logits: Tensor = self.tags(self.dropout(units))
         return logits

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from capsar.errors import MissingExtraError
 from capsar.inference.decoding import NUM_TAGS
 from capsar.model.encoders import BiGRU, Transformer
-from capsar.model.opinion_head import ATTRIBUTION_SCALE, CONTEXT_WIDTHS
+from capsar.model.opinion_head import ATTRIBUTION_SCALE, CONTEXT_WIDTH
 from capsar.model.span_head import WIDTH
 from capsar.schema import CLASSES
 from capsar.training.graph import (
@@ -291,10 +291,9 @@ def export_opinions(head: OpinionHead) -> bytes:
     mask = graph.unsqueeze(graph.cast("mask"), 2)
     features = graph.op("Mul", graph.op("Relu", features), mask)
     units = graph.op("Relu", _linear(graph, _stack_neighbors(graph, features), head.hidden))
-    for width, layer in zip(CONTEXT_WIDTHS, head.context, strict=True):
-        units = graph.op("Mul", units, mask)
-        more = _linear(graph, _stack_neighbors(graph, units, width), layer)  # type: ignore[arg-type]
-        units = graph.op("Add", units, graph.op("Relu", more))
+    units = graph.op("Mul", units, mask)
+    context = _linear(graph, _stack_neighbors(graph, units, CONTEXT_WIDTH), head.context)
+    units = graph.op("Add", units, graph.op("Relu", context))
     _linear(graph, units, head.tags, name="tags")
     graph.output("tags", ("A", "V", NUM_TAGS))
     return graph.serialize("opinions")
