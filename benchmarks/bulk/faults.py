@@ -336,7 +336,7 @@ def run_trial(number: int, seed: int, expected: dict[str, dict[str, Any]]) -> di
     """Run one trial and return how it ended."""
     chance = random.Random(f"{seed}-{number}")
     fault = FAULTS[number % len(FAULTS)]
-    is_large = number % 10 == 0
+    is_large = number % 9 == 0
     pool = list(expected["fast"])
     uses_base = fault is different_jobs  # with `base`, fewer rows take as long
     rows = MANY_ROWS if is_large and not uses_base else ROWS
