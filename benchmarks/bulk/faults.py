@@ -224,6 +224,9 @@ def remove_input(trial: Trial) -> list[int]:
 
 def _change_input(trial: Trial, change: Callable[[Path], None]) -> list[int]:
     job = trial.start()
+    # A file that changes before the job is planned is simply another input.
+    while job.poll() is None and not (Path(trial.output) / "_job" / "job.json").exists():
+        time.sleep(0.01)
     trial.wait_randomly(job)
     path = trial.chance.choice(trial.files())
     content = path.read_bytes()
