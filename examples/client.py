@@ -53,7 +53,20 @@ class Aspect(TypedDict):
     aspect_confidence: float | None
     abstained: bool
     opinions: NotRequired[list[Opinion]]
+    theme: NotRequired[str]
+    theme_confidence: NotRequired[float | None]
+    implicit: NotRequired[bool]
     windowed: NotRequired[bool]
+
+
+class Theme(TypedDict):
+    """A topic that mentions are sorted into."""
+
+    name: str
+    description: NotRequired[str]
+    terms: NotRequired[list[str]]
+    excluded: NotRequired[list[str]]
+    parent: NotRequired[str]
 
 
 class Document(TypedDict):
@@ -126,10 +139,15 @@ class Client:
     attempts: int = 5
     timeout_seconds: float = 60.0
 
-    def analyze(self, texts: Sequence[str]) -> list[Document]:
-        """Return the aspects of each text and their sentiment."""
-        response = self._request("/v1/analyze", {"texts": list(texts)})
-        return cast("list[Document]", response["documents"])
+    def analyze(
+        self, texts: Sequence[str], themes: Sequence[Theme] | None = None
+    ) -> list[Document]:
+        """Extract the aspects of texts and their sentiment, and sort them into themes if given."""
+        content: dict[str, Any] = {"texts": list(texts)}
+        if themes is not None:
+            content["themes"] = list(themes)
+        found: list[Document] = self._request("/v1/analyze", content)["documents"]
+        return found
 
     def classify(self, text: str, aspects: Sequence[str | Offsets]) -> Document:
         """Return the sentiment toward given aspects of a text."""

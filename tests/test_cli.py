@@ -25,6 +25,7 @@ from capsar.bundle import (
     MANIFEST,
     OPINIONS,
     SPANS,
+    THEMES,
     TOKENIZER,
     WEIGHTS,
     write_bundle,
@@ -351,7 +352,7 @@ def test_inspect(small_bundle: Path) -> None:
     done = capsar("inspect", small_bundle)
     assert done.returncode == 0, done.stderr
     assert "all files match the manifest" in done.stdout
-    for name in ({*FILES} - {SPANS, OPINIONS}) | {"total"}:
+    for name in ({*FILES} - {SPANS, OPINIONS, THEMES}) | {"total"}:
         assert (f"  {name} " in done.stdout) == (name != MANIFEST)
     for pattern in (
         r"^schema           1$",

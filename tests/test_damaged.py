@@ -18,6 +18,7 @@ from capsar.bundle import (
     FILES,
     MANIFEST,
     OPINIONS,
+    THEMES,
     TOKENIZER,
     write_bundle,
 )
@@ -26,7 +27,7 @@ from capsar.inference.analyzer import load
 
 ADVICE = ("Get the bundle again.", "Export the model again.", "Upgrade capsar.")
 
-REQUIRED = [name for name in FILES if name != OPINIONS]
+REQUIRED = [name for name in FILES if name not in (OPINIONS, THEMES)]
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ class Seaweed:
         keys = [{"accessKey": KEY, "secretKey": SECRET}]
         identity = {"name": "tests", "credentials": keys, "actions": actions}
         (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
-        self.port, self._master, self._volume, self._filer = free_ports(4)
+        self.port, self._master, self._volume, self._filer, self._iceberg = free_ports(5)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -82,6 +82,7 @@ class Seaweed:
             "filer.port": self._filer,
             "s3.config": self._folder / "s3.json",
             "s3.port": self.port,
+            "s3.port.iceberg": self._iceberg,
             "volume.max": 8,
             "master.volumeSizeLimitMB": 64,
         }

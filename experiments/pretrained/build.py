@@ -1,9 +1,9 @@
 """Rebuild the bundled models: `python experiments/pretrained/build.py base`, then `… fast`.
 
 Writes the pseudo-labels of its teachers (`teacher.py`), if it has any, trains `configs/NAME.toml`
-(a stopped run resumes), packs the bundle into `src/capsar/models/` and adds an opinion head.
-Once `out_of_domain.py`, `smoke_set.py` and the speed benchmark have been run, `--only card` writes
-their results into the model card.
+(a stopped run resumes), packs the bundle into `src/capsar/models/`, and adds an opinion head and a
+theme head. Once `out_of_domain.py`, `smoke_set.py` and the speed benchmark have been run,
+`--only card` writes their results into the model card.
 
 Needs MAMS, Bing Liu's reviews and, for `fast`, GloVe 6B of 100 dimensions below `CAPSAR_DATA`; for
 `base`, all-MiniLM-L6-v2 below `CAPSAR_ENCODERS` (`fetch.py`).
@@ -28,12 +28,13 @@ from pretrained.card import LICENSE, VECTORS_LICENSE, facts, render_card, set_ca
 from pretrained.packing import pack_bundle
 from pretrained.sets import BUNDLED, MODELS
 from pretrained.teacher import write_pseudo_labels
+from pretrained.themes import add_theme_head
 from run import CONFIGS, ROOT, WORK, prepare_process, record_commit
 
 if TYPE_CHECKING:
     from capsar.training.loop import StepInfo
 
-STEPS = ("labels", "train", "pack", "opinions")
+STEPS = ("labels", "train", "pack", "opinions", "themes")
 CARD_STEP = "card"
 OPINIONS = ROOT / "corpus" / "opinions"
 OPINION_HEADS = {"base": {"units": 192, "seed": 1}, "fast": {"units": 96, "seed": 0}}
@@ -70,6 +71,8 @@ def main() -> None:
         )
         settings, bundle = OPINION_HEADS[name], MODELS / name
         print(add_opinion_head(bundle, bundle, train_examples, validation, **settings))
+    if "themes" in steps:
+        print(add_theme_head(name, MODELS / name))
     if CARD_STEP in steps:
         set_card(name, _card(name, folder))
 

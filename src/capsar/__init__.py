@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from capsar.schema import Example as Example
     from capsar.schema import Opinion as Opinion
     from capsar.schema import Polarity as Polarity
+    from capsar.themes.schema import Theme as Theme
+    from capsar.themes.schema import Themes as Themes
+    from capsar.themes.schema import read_themes as read_themes
     from capsar.training.trainer import train as train
 
 _MODULES = {
@@ -44,9 +47,12 @@ _MODULES = {
     "Polarity": "capsar.schema",
     "ReportOptions": "capsar.reporting.options",
     "ScoreOptions": "capsar.bulk.job",
+    "Theme": "capsar.themes.schema",
+    "Themes": "capsar.themes.schema",
     "TrainConfig": "capsar.config",
     "evaluate": "capsar.evaluation.evaluate",
     "load": "capsar.inference.analyzer",
+    "read_themes": "capsar.themes.schema",
     "report": "capsar.reporting.run",
     "score": "capsar.bulk.run",
     "score_batch": "capsar.bulk.scoring",
@@ -67,10 +73,13 @@ __all__ = [
     "Polarity",
     "ReportOptions",
     "ScoreOptions",
+    "Theme",
+    "Themes",
     "TrainConfig",
     "__version__",
     "evaluate",
     "load",
+    "read_themes",
     "report",
     "score",
     "score_batch",

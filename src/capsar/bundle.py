@@ -7,6 +7,8 @@
 | `encoder.onnx` | ids -> hidden states |
 | `capsules.onnx` | hidden states and aspects -> capsule lengths and word scores |
 | `spans.onnx`, optional | hidden states and word scores -> aspect tags |
+| `opinions.onnx`, optional | hidden states and an aspect -> tags of opinion phrases |
+| `themes.safetensors`, optional | weights that match hidden states with themes |
 | `model.safetensors` | the weights, for fine-tuning |
 | `README.md` | the model card |
 | `manifest.json` | sha256 and size of each other file |
@@ -39,9 +41,12 @@ ENCODER = "encoder.onnx"
 CAPSULES = "capsules.onnx"
 SPANS = "spans.onnx"
 OPINIONS = "opinions.onnx"
+THEMES = "themes.safetensors"
 CARD = "README.md"
 MANIFEST = "manifest.json"
-FILES = (MANIFEST, CONFIG, TOKENIZER, ENCODER, CAPSULES, SPANS, OPINIONS, WEIGHTS, CARD)
+FILES = (
+    MANIFEST, CONFIG, TOKENIZER, ENCODER, CAPSULES, SPANS, OPINIONS, THEMES, WEIGHTS, CARD,
+)  # fmt: skip
 """All files of a bundle; no others are downloaded from a hub."""
 
 BUNDLED_MODELS = Path(__file__).parent / "models"

@@ -216,6 +216,12 @@ class AspectSentiment:
     opinions: tuple[Opinion, ...] | None = None
     """The phrases that carry the sentiment, in the order of the text; none for a neutral one. None
     if the model has no opinion head."""
+    theme: str | None = None
+    """The name of the theme, if themes were given; empty if none of them fits."""
+    theme_confidence: float | None = None
+    """The probability of the theme, or of none; 1 if a listed term decided."""
+    implicit: bool = False
+    """Whether the sentence evaluates the theme without naming it: `text` is the sentence."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the prediction as a JSON object."""
@@ -231,6 +237,12 @@ class AspectSentiment:
         }
         if self.opinions is not None:
             content["opinions"] = [opinion.as_dict() for opinion in self.opinions]
+        if self.theme is not None:
+            content |= {
+                "theme": self.theme,
+                "theme_confidence": _rounded(self.theme_confidence),
+                "implicit": self.implicit,
+            }
         return content | ({"windowed": True} if self.windowed else {})
 
 

@@ -87,6 +87,36 @@ def test_classify_equals_command_line(service: Running) -> None:
     assert_same(several["documents"][0], {**single, "aspects": single["aspects"][:1]})
 
 
+def test_themes_equal_analyzer(service: Running) -> None:
+    themes = [{"name": "Food", "terms": ["soup"]}, {"name": "Staff", "description": "Waiters."}]
+    others = [{"name": "Else"}]
+    requests = [{"texts": [TEXT, "Fine."], "themes": some} for some in (themes, others, None)]
+    for content in requests:
+        found = json.loads(service.request("/v1/analyze", content)[2])["documents"][0]["aspects"]
+        given = content["themes"]
+        [expected] = capsar.load().analyze(
+            [TEXT], themes=None if given is None else capsar.Themes.from_dicts(given)
+        )
+        assert [a.get("theme") for a in found] == [a.theme for a in expected]
+
+
+@pytest.mark.parametrize(
+    ("themes", "reason"),
+    [
+        ([], "themes"),
+        ([{"name": "A"}, {"name": "A"}], "Two themes have the name 'A'"),
+        ([{"name": "A", "parent": "B"}], "is not a theme"),
+        ([{"name": "A", "words": []}], "words"),
+        ("restaurants", "themes"),
+        ([{"name": "A", "terms": ["x"] * 51}], "terms"),
+    ],
+)
+def test_invalid_themes_are_rejected(service: Running, themes: object, reason: str) -> None:
+    status, _, body = service.request("/v1/analyze", {"text": TEXT, "themes": themes})
+    assert status == 422
+    assert reason in json.loads(body)["message"]
+
+
 def test_explain_equals_analyzer(service: Running) -> None:
     found = json.loads(service.request("/v1/explain", {"text": TEXT, "aspect": "soup"})[2])
     expected = capsar.load().explain(TEXT, "soup")
@@ -515,6 +545,7 @@ def test_typed_client_reads_environment_variables(guarded: Running) -> None:
     ("typed", "schema"),
     [
         (client.Opinion, "OpinionResult"),
+        (client.Theme, "ThemeInput"),
         (client.Aspect, "AspectResult"),
         (client.Document, "Document"),
         (client.Explanation, "ExplainResponse"),
@@ -537,11 +568,14 @@ def test_openapi_document_has_every_field_of_a_response(service: Running) -> Non
     long_text = " ".join(["and the soup was cold"] * 80)
     content = {"text": long_text, "aspects": ["soup"]}
     classified = json.loads(service.request("/v1/classify", content)[2])
+    themes = [{"name": "Food"}]
+    themed = json.loads(service.request("/v1/analyze", {"text": TEXT, "themes": themes})[2])
+    aspect = classified["aspects"][0] | themed["aspects"][0]
     explained = json.loads(service.request("/v1/explain", {"text": TEXT})[2])
     models = json.loads(service.request("/v1/models")[2])
     for content, schema in (
         (classified, "Document"),
-        (classified["aspects"][0], "AspectResult"),
+        (aspect, "AspectResult"),
         (explained, "ExplainResponse"),
         (models, "ModelsResponse"),
         (models["models"][0], "ModelInfo"),

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 from capsar.bundle import DEFAULT_MODEL, find_bundle
 from capsar.data.records import normalize_encoding
 from capsar.errors import ConfigError
+from capsar.themes.schema import Themes, read_themes
 from capsar.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-LAYOUT = 3
+LAYOUT = 4
 """Version of the output layout. Increase it when columns, names or files change."""
 
 
@@ -36,6 +37,8 @@ class ScoreOptions:
     """Name of a bundled model, folder of a trained model, or hub id."""
     backend: str = "onnxruntime"
     """Runtime of the encoder: `onnxruntime` or `openvino`."""
+    themes: Themes | str | Path | None = None
+    """Themes to sort mentions into, a `themes.toml`, or the name of ready-made ones."""
     max_chars: int = 100_000
     """Maximum length of a text. A longer text is not scored and its row gets an `error`."""
     shard_mb: float = 8.0
@@ -50,6 +53,10 @@ class ScoreOptions:
         if isinstance(self.model, Path):  # a folder, even if a bundled model has the same name
             object.__setattr__(self, "model", str(self.model.absolute()))
         object.__setattr__(self, "encoding", normalize_encoding(self.encoding))
+        if self.themes is not None and not isinstance(self.themes, Themes):
+            object.__setattr__(self, "themes", read_themes(self.themes))
+        if self.themes is not None and self.aspect_column is not None:
+            raise ConfigError("themes and aspect_column cannot be combined; give one of them")
         if self.max_chars < 1:
             raise ConfigError(f"max_chars must be 1 or more, got {self.max_chars}")
         if not self.shard_mb > 0:
@@ -97,7 +104,7 @@ class Job:
 
     def identity(self) -> dict[str, Any]:
         """Return everything that must be the same in all runs with one output folder."""
-        options = asdict(self.options) | {"keep": list(self.options.keep)}
+        options = json.loads(json.dumps(asdict(self.options)))  # as it is read from the manifest
         del options["model"]  # compared by content, not by name
         return {
             "layout": LAYOUT,

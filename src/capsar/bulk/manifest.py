@@ -108,7 +108,8 @@ def _check_same(job: Job, stored: dict[str, Any], files: list[InputFile]) -> Non
         if value != before:
             check_first_file(files, job.options)  # report a misspelled column as such
             raise DataError(
-                f"{job.output!r} was started with {name}={before!r}, now it is {value!r}, and "
+                f"{job.output!r} was started with {name}={before!r:.200}, now it is "
+                f"{value!r:.200}, and "
                 f"results must not be mixed. {_NEXT_STEP}"
             )
 

@@ -32,11 +32,15 @@ ASPECTS = pa.list_(
             ("confidence", pa.float32()),
             ("aspect_confidence", pa.float32()),
             ("opinions", _OPINIONS),
+            ("theme", pa.string()),
+            ("theme_confidence", pa.float32()),
+            ("implicit", pa.bool_()),
         ]
     )
 )
 """Arrow type of the column `aspects`. Offsets count characters (code points) of the text. Opinions
-are null if the model has no opinion head."""
+are null if the model has no opinion head, themes if none were given. The text of an implicit
+mention is its sentence."""
 _SUBPROCESS_ROWS = 256
 _REPORT_SECONDS = 2.0
 
@@ -131,7 +135,8 @@ class Scorer:
 
     def _predict(self, rows: Iterable[InputRow]) -> Iterator[list[AspectSentiment]]:
         if self._options.aspect_column is None:
-            return self._analyzer.analyze_stream(str(row.text) for row in rows)
+            texts = (str(row.text) for row in rows)
+            return self._analyzer.analyze_stream(texts, themes=self._options.themes)
         pairs = ((str(row.text), aspect_list(row.aspects)) for row in rows)
         return self._analyzer.classify_stream(pairs)
 

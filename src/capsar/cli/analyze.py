@@ -53,6 +53,10 @@ def analyze_command(  # noqa: PLR0913
     min_confidence: Annotated[
         float, typer.Option(help="Mark predictions with a lower confidence, from 0 to 1.")
     ] = 0.0,
+    themes: Annotated[
+        str | None,
+        typer.Option(help="Sort mentions into themes: a TOML file, or a name such as restaurants."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object per text.")] = False,
     html: Annotated[
         Path | None, typer.Option(help="Write the colored output to this file.")
@@ -83,6 +87,8 @@ def analyze_command(  # noqa: PLR0913
     from capsar.errors import ConfigError
     from capsar.inference.analyzer import load
 
+    if themes and aspect:
+        raise ConfigError("--themes and --aspect cannot be combined; give one of them")
     if json and html:
         raise ConfigError("--json and --html cannot be combined; give one of them")
     stream = None if text else _open(source)
@@ -96,7 +102,7 @@ def analyze_command(  # noqa: PLR0913
             skips = stream is not None
             results = _classify(analyzer, texts, aspect, min_confidence, skips_missing=skips)
         else:
-            results = _extract(analyzer, texts, mode, min_confidence)
+            results = _extract(analyzer, texts, mode, min_confidence, themes)
         _show(results, as_json=json, html=html)
 
 
@@ -121,12 +127,16 @@ def _open(source: str) -> BinaryIO | None:
 
 
 def _extract(
-    analyzer: Analyzer, texts: Iterator[str], mode: str | None, min_confidence: float
+    analyzer: Analyzer,
+    texts: Iterator[str],
+    mode: str | None,
+    min_confidence: float,
+    themes: str | None,
 ) -> Results:
     from itertools import tee
 
     kept, texts = tee(texts)
-    found = analyzer.analyze_stream(texts, mode=mode, min_confidence=min_confidence)
+    found = analyzer.analyze_stream(texts, mode=mode, min_confidence=min_confidence, themes=themes)
     return zip(kept, found, strict=True)
 
 
@@ -194,6 +204,8 @@ def _lines(text: str, sentences: list[Span], aspects: list[AspectSentiment]) -> 
         line = Text()
         position = start
         for found in own:
+            if found.implicit:
+                continue
             line.append(text[position : found.start].replace("\n", " "))
             if found.start >= position:  # given aspects may overlap
                 line.append(found.text, _background(found.polarity, max(found.scores.values())))
@@ -210,7 +222,9 @@ def _aspect_line(found: AspectSentiment) -> Text:
     from rich.text import Text
 
     note = " (long sentence, read in windows)" if found.windowed else ""
-    return Text(f"  {found.text}: {_verdict(found)}{note}")
+    name = f"({found.theme})" if found.implicit else found.text
+    theme = f" [{found.theme}]" if found.theme and not found.implicit else ""
+    return Text(f"  {name}{theme}: {_verdict(found)}{note}")
 
 
 def _verdict(found: AspectSentiment) -> str:

@@ -43,6 +43,10 @@ def score_command(  # noqa: PLR0913
         str,
         typer.Option(help="Name of a bundled model, folder of a trained model, or hub id."),
     ] = DEFAULT_MODEL,
+    themes: Annotated[
+        str | None,
+        typer.Option(help="Sort mentions into themes: a TOML file, or a name such as restaurants."),
+    ] = None,
     engine: Annotated[str, typer.Option(help="Where workers run: `local` or `ray`.")] = "local",
     address: Annotated[
         str | None, typer.Option(help="Address of a Ray cluster: `auto`, `ray://host:10001`.")
@@ -100,6 +104,7 @@ def score_command(  # noqa: PLR0913
         encoding=encoding,
         model=model,
         backend=backend,
+        themes=themes,
         max_chars=max_chars,
         shard_mb=shard_mb,
     )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import groupby, islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -28,7 +29,10 @@ from capsar.inference.inputs import (
     iterate_requests,
     request_aspects,
 )
+from capsar.inference.rendering import AnalyzedText
 from capsar.schema import CLASSES
+from capsar.themes.matcher import NO_THEME, StateFeatures, ThemeMatcher
+from capsar.themes.schema import Themes, read_themes
 from capsar.tokenizer import SEGMENTATION, Span, tokenize_words
 
 if TYPE_CHECKING:
@@ -38,7 +42,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from capsar.bundle import Bundle
-    from capsar.inference.engine import Predictions
+    from capsar.inference.engine import ExtractedSpans, Predictions
     from capsar.inference.inputs import Aspect, AspectRequests
     from capsar.schema import AspectSentiment, Example, Polarity
 
@@ -121,6 +125,9 @@ class Analyzer:
         """The extraction modes of this model, the default first."""
         self._decoder = Decoder.from_config(bundle.config)
         self._threshold = read_number(bundle, "aspect_threshold", _DEFAULT_ASPECT_THRESHOLD)
+        self._match_themes = lru_cache(maxsize=8)(
+            lambda themes: ThemeMatcher(themes, engine.theme_head)
+        )
 
     def classify(
         self,
@@ -191,7 +198,12 @@ class Analyzer:
                 ]
 
     def analyze(
-        self, texts: Iterable[str], *, mode: str | None = None, min_confidence: float = 0.0
+        self,
+        texts: Iterable[str],
+        *,
+        mode: str | None = None,
+        min_confidence: float = 0.0,
+        themes: Themes | str | Path | None = None,
     ) -> list[list[AspectSentiment]]:
         """Extract aspects and their sentiment from each text.
 
@@ -202,20 +214,37 @@ class Analyzer:
             mode: How aspects are extracted: `spans`, by the span head, or `capsules`, from the
                 capsules, as in the paper. The default is `spans` if the model has a span head.
             min_confidence: Aspects are marked as `abstained` if one of their confidences is lower.
+            themes: Themes, a `themes.toml`, or the name of ready-made ones such as `restaurants`.
+                Each aspect then has a `theme`, and sentences that evaluate a theme without naming
+                anything have an `implicit` mention of it.
 
         Raises:
-            ConfigError: If the mode is unknown or not supported by the model, or `min_confidence`
-                is given without calibrated confidences.
+            ArtifactError: If the themes cannot be read.
+            ConfigError: If the mode is unknown or not supported by the model, `min_confidence` is
+                given without calibrated confidences, or the themes are malformed.
             DataError: If a text is not a string.
         """
-        return list(self.analyze_stream(texts, mode=mode, min_confidence=min_confidence))
+        found = self.analyze_stream(texts, mode=mode, min_confidence=min_confidence, themes=themes)
+        return list(found)
 
     def analyze_stream(
-        self, texts: Iterable[str], *, mode: str | None = None, min_confidence: float = 0.0
+        self,
+        texts: Iterable[str],
+        *,
+        mode: str | None = None,
+        min_confidence: float = 0.0,
+        themes: Themes | str | Path | None = None,
     ) -> Iterator[list[AspectSentiment]]:
         """Yield the results of `analyze` one by one, with at most 1024 sentences in memory."""
         mode = self._check_mode(mode)
         self._check_confidence(min_confidence, mode)
+        matcher = None
+        if themes is not None:
+            if mode != SPANS_MODE:
+                raise ConfigError(f"Themes need mode '{SPANS_MODE}', got {mode!r}")
+            matcher = self._match_themes(
+                themes if isinstance(themes, Themes) else read_themes(themes)
+            )
         check_many(texts, "texts")
         waiting: deque[_Review] = deque()
 
@@ -235,20 +264,84 @@ class Analyzer:
         iterator = sentences()
         while chunk := list(islice(iterator, _CHUNK)):
             requests = [(review, request) for review, request in chunk if request is not None]
-            extracted = self._extract([r for _, r in requests], mode, min_confidence)
+            extracted = self._extract([r for _, r in requests], mode, min_confidence, matcher)
             for (review, _), aspects in zip(requests, extracted, strict=True):
                 review.aspects += aspects
             while waiting and waiting[0].is_complete:
                 yield waiting.popleft().aspects
 
+    def analyze_frame(
+        self,
+        frame: Any,  # noqa: ANN401  (of any library)
+        text: str = "text",
+        *,
+        mode: str | None = None,
+        min_confidence: float = 0.0,
+        themes: Themes | str | Path | None = None,
+        progress: bool | None = None,
+    ) -> Any:  # noqa: ANN401
+        """Analyze a column of a data frame of pandas, Polars or Arrow.
+
+        Returns a frame of the same library with one row per mention: the columns of the frame,
+        then `aspect`, `start`, `end`, `polarity`, `confidence`, `aspect_confidence`, `opinions`
+        (joined by `; `) and, with themes, `theme`, `theme_confidence` and `implicit`. Reviews
+        without a mention have no row; missing texts count as empty.
+
+        Args:
+            frame: The data frame.
+            text: The column with the reviews.
+            mode: As in `analyze`.
+            min_confidence: As in `analyze`; uncertain mentions are kept, with their confidences.
+            themes: As in `analyze`.
+            progress: Whether to show a progress bar; by default on a terminal and in a notebook.
+
+        Raises:
+            DataError: If the column is missing, a value is not text, or the frame has a column with
+                the name of a result.
+        """
+        from capsar.inference.frames import analyze_frame
+
+        options = {"mode": mode, "min_confidence": min_confidence, "themes": themes}
+        return analyze_frame(self, frame, text, progress=progress, **options)
+
+    @overload
+    def __call__(self, texts: str, **options: Any) -> AnalyzedText: ...  # noqa: ANN401
+
+    @overload
+    def __call__(self, texts: Iterable[str], **options: Any) -> list[AnalyzedText]: ...  # noqa: ANN401
+
+    def __call__(
+        self,
+        texts: str | Iterable[str],
+        **options: Any,
+    ) -> AnalyzedText | list[AnalyzedText]:
+        """Analyze one text or several: `analyze` with results that a notebook shows as marked text.
+
+        Args:
+            texts: A text, or a list of texts.
+            options: Those of `analyze`.
+        """
+        if isinstance(texts, str):
+            return AnalyzedText(texts, self.analyze([texts], **options)[0])
+        check_many(texts, "texts")
+        given = list(texts)
+        found = self.analyze(given, **options)
+        return [AnalyzedText(text, own) for text, own in zip(given, found, strict=True)]
+
     def _extract(
-        self, requests: list[Request], mode: str, min_confidence: float
+        self,
+        requests: list[Request],
+        mode: str,
+        min_confidence: float,
+        matcher: ThemeMatcher | None,
     ) -> Iterator[list[AspectSentiment]]:
         if mode == SPANS_MODE:
-            extracted = self._engine.extract(requests)
-            for request, found in zip(requests, extracted, strict=True):
+            with_features = matcher is not None and self._engine.theme_head is not None
+            extracted = self._engine.extract(requests, with_features=with_features)
+            themed = _match(matcher, requests, extracted) if matcher else None
+            for row, (request, found) in enumerate(zip(requests, extracted, strict=True)):
                 opinions = found.opinions
-                yield self._decoder.decode(
+                aspects = self._decoder.decode(
                     request.text,
                     [_offsets(request, span) for span in found.spans],
                     found.lengths,
@@ -262,6 +355,11 @@ class Analyzer:
                         for own in opinions
                     ],
                 )
+                if matcher and themed:
+                    aspects = self._add_themes(
+                        aspects, request, found, matcher.themes.names, themed[row], min_confidence
+                    )
+                yield aspects
             return
         predicted = self._engine.predict(requests, ("similarity",))
         for request, rows in zip(requests, predicted, strict=True):
@@ -273,6 +371,42 @@ class Analyzer:
                 threshold=self._threshold,
             )
             yield [replace(a, windowed=True) for a in aspects] if request.windowed else aspects
+
+    def _add_themes(
+        self,
+        aspects: list[AspectSentiment],
+        request: Request,
+        found: ExtractedSpans,
+        names: Sequence[str],
+        themed: tuple[list[tuple[int, float]], list[tuple[int, float]]],
+        min_confidence: float,
+    ) -> list[AspectSentiment]:
+        """Return aspects with their themes, followed by the implicit mentions of the sentence.
+
+        The sentiment of an implicit mention is that of the capsules without an aspect.
+        """
+        own, implicit = themed
+        known = [
+            replace(
+                aspect,
+                theme="" if theme == NO_THEME else names[theme],
+                theme_confidence=probability,
+            )
+            for aspect, (theme, probability) in zip(aspects, own, strict=True)
+        ]
+        if not implicit:
+            return known
+        [whole] = self._decoder.decode(
+            request.text,
+            [_offsets(request, (0, len(request.words)))],
+            found.sentence_lengths[None],
+            min_confidence=min_confidence,
+            windowed=request.windowed,
+        )
+        return known + [
+            replace(whole, theme=names[theme], theme_confidence=probability, implicit=True)
+            for theme, probability in implicit
+        ]
 
     def _join_opinions(
         self,
@@ -438,6 +572,35 @@ class Analyzer:
         iterator = iter(requests)
         while chunk := list(islice(iterator, _CHUNK)):
             yield from self._engine.predict(chunk, outputs)
+
+
+def _match(
+    matcher: ThemeMatcher, requests: Sequence[Request], extracted: Sequence[ExtractedSpans]
+) -> list[tuple[list[tuple[int, float]], list[tuple[int, float]]]]:
+    """Return the themes of each sentence's mentions, and its implicit themes."""
+    if not requests:
+        return []
+    sentences = [[word.lower() for word in request.tokens()] for request in requests]
+    mentions = [
+        words[first:end]
+        for words, found in zip(sentences, extracted, strict=True)
+        for first, end in found.spans
+    ]
+    counts = [len(found.spans) for found in extracted]
+    pooled = [found.features for found in extracted if found.features is not None]
+    features = None
+    if pooled:
+        features = StateFeatures(
+            np.concatenate([each.mentions for each in pooled]),
+            np.concatenate([each.sentences for each in pooled]),
+        )
+    owners = np.repeat(np.arange(len(requests)), counts)
+    own, implicit = matcher.match(sentences, mentions, owners, features)
+    ends = np.cumsum(counts).tolist()
+    return [
+        (own[end - count : end], implicit[row])
+        for row, (end, count) in enumerate(zip(ends, counts, strict=True))
+    ]
 
 
 def _offsets(request: Request, words: Span) -> Span:

@@ -6,13 +6,15 @@ import os
 import tempfile
 import threading
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 import onnxruntime
+from safetensors.numpy import load as load_arrays
 
-from capsar.bundle import CAPSULES, CONFIG, ENCODER, OPINIONS, SPANS, TOKENIZER
+from capsar.bundle import CAPSULES, CONFIG, ENCODER, OPINIONS, SPANS, THEMES, TOKENIZER
 from capsar.errors import ArtifactError, ConfigError, DataError, MissingExtraError
 from capsar.inference.decoding import (
     aspect_distances,
@@ -23,6 +25,7 @@ from capsar.inference.decoding import (
 )
 from capsar.inference.inputs import Request
 from capsar.schema import CLASSES, Polarity
+from capsar.themes.matcher import StateFeatures
 from capsar.tokenizer import first_subwords, load_tokenizer, pool_words
 
 if TYPE_CHECKING:
@@ -306,8 +309,12 @@ class ExtractedSpans:
     """Span scores (A)."""
     logits: NDArray[np.float32]
     """Tag logits of words (W, 3)."""
+    sentence_lengths: NDArray[np.float32]
+    """Capsule lengths without an aspect (C)."""
     opinions: list[OpinionSpans] | None = None
     """The opinion phrases of each aspect, if the bundle has an opinion head."""
+    features: StateFeatures | None = None
+    """The pooled states, if they were requested."""
 
 
 class Engine:
@@ -356,6 +363,10 @@ class Engine:
             _Session(bundle, OPINIONS, options, chosen) if self.has_opinion_head else None
         )
         self._opinion_bias = read_number(bundle, "opinion_bias", 0.0)
+        self.theme_head: dict[str, NDArray[np.float32]] | None = None
+        """The weights of the theme head, if the bundle has one."""
+        if THEMES in bundle.files:
+            self.theme_head = load_arrays(bundle.path(THEMES).read_bytes())
 
     def predict(
         self,
@@ -392,26 +403,45 @@ class Engine:
         return predictions
 
     def extract(
-        self, requests: Sequence[Request], find: FindSpans | None = None
+        self,
+        requests: Sequence[Request],
+        find: FindSpans | None = None,
+        *,
+        with_features: bool = False,
     ) -> list[ExtractedSpans]:
         """Extract the aspects of each request with the span head, and route each of them.
 
         Args:
             requests: The sentences.
             find: Returns the spans of a sentence, given its tag logits; by default the best tags.
+            with_features: Whether to return pooled states.
         """
 
         def decode(_: Request, logits: NDArray[np.float32]) -> list[Span]:
             return decode_spans(logits, self._span_bias, self._span_threshold)
 
         def run(some: list[Request], encodings: list[Encoding]) -> Iterator[ExtractedSpans]:
-            return self._extract_batch(some, encodings, find or decode)
+            return self._extract_batch(some, encodings, find or decode, with_features)
 
         return self._run_batches(requests, run)
 
     def read_states(self, requests: Sequence[Request]) -> list[NDArray[np.float32]]:
         """Return the hidden state of the first subword of each word (W, H), per request."""
         return self._run_batches(requests, self._read_batch)
+
+    def pool_states(self, requests: Sequence[Request]) -> list[StateFeatures]:
+        """Return the pooled states of each request; each of its aspects is a mention."""
+
+        def run(some: list[Request], encodings: list[Encoding]) -> Iterator[StateFeatures]:
+            encoded = self.encode(PaddedBatch.from_encodings(encodings, self.tokenizer.window))
+            mentions = [
+                [own[0] if (own := request.mentions(i)) else range(0)
+                 for i in range(len(request.aspects))]
+                for request in some
+            ]  # fmt: skip
+            return _pool_states(encoded, mentions)
+
+        return self._run_batches(requests, run)
 
     def _run_batches(
         self,
@@ -470,7 +500,11 @@ class Engine:
             yield Predictions(routed.lengths[start:end], scores, own)
 
     def _extract_batch(
-        self, requests: list[Request], encodings: list[Encoding], find: FindSpans
+        self,
+        requests: list[Request],
+        encodings: list[Encoding],
+        find: FindSpans,
+        with_features: bool,
     ) -> Iterator[ExtractedSpans]:
         """Tag a batch, then route the same states once per span."""
         encoded = self.encode(PaddedBatch.from_encodings(encodings, self.tokenizer.window))
@@ -480,6 +514,10 @@ class Engine:
         tags = self.tag(encoded, routed)  # (S, W, 3)
         logits = [tags[row, : len(request.words)] for row, request in enumerate(requests)]
         spans = [find(request, own) for request, own in zip(requests, logits, strict=True)]
+        whole = routed.lengths
+        pooled: Iterator[StateFeatures | None] = repeat(None)
+        if with_features:
+            pooled = _pool_states(encoded, [[range(*span) for span in some] for some in spans])
         lengths = np.zeros((0, len(CLASSES)), dtype=np.float32)
         opinions: list[OpinionSpans] = []
         sentence = np.repeat(np.arange(num_sentences), list(map(len, spans)))
@@ -491,11 +529,14 @@ class Engine:
             lengths = routed.lengths
             opinions = self._find_opinions(encoded, requests, sentence, mentions, routed)
         end = 0
-        for own, some in zip(logits, spans, strict=True):
+        for row, (own, some) in enumerate(zip(logits, spans, strict=True)):
             start, end = end, end + len(some)
             scores = span_scores(own, some, self._span_bias)
             phrases = opinions[start:end] if self.has_opinion_head else None
-            yield ExtractedSpans(some, lengths[start:end], scores, own, phrases)
+            features = next(pooled)
+            yield ExtractedSpans(
+                some, lengths[start:end], scores, own, whole[row], phrases, features
+            )
 
     def _read_batch(
         self, requests: list[Request], encodings: list[Encoding]
@@ -683,6 +724,26 @@ def _word_feeds(encoded: EncodedBatch, num_words: int) -> dict[str, Any]:
     word_mask = np.arange(num_words) <= encoded.words.max(1, keepdims=True)  # (S, W)
     first = first_subwords(encoded.words, num_words)
     return {"states": encoded.states, "first_subwords": first, "word_mask": word_mask}
+
+
+def _pool_states(
+    encoded: EncodedBatch, mentions: Sequence[Sequence[range]]
+) -> Iterator[StateFeatures]:
+    """Yield the pooled states of each sentence, given the words of its mentions."""
+    states = encoded.states.numpy()  # (S, T, H)
+    for row, own in enumerate(mentions):
+        words = encoded.words[row]
+        is_word = words >= 0
+        hidden = states[row, is_word] if is_word.any() else states[row, :1] * np.float32(0)
+        kept = words[is_word]
+        edges = [np.searchsorted(kept, (some.start, some.stop)) for some in own]
+        means = [
+            hidden[first:end].mean(0) if end > first else hidden.mean(0) for first, end in edges
+        ]
+        yield StateFeatures(
+            np.array(means, np.float32).reshape(len(own), hidden.shape[1]),
+            np.concatenate([hidden.mean(0), hidden.max(0)])[None],
+        )
 
 
 def read_number(bundle: Bundle, name: str, default: float) -> float:

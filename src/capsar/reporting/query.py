@@ -60,6 +60,13 @@ class ScoredFolder:
         name = self.job.get("options", {}).get("text_column", "text")
         return name if name in self.columns else None
 
+    @property
+    def mentions(self) -> str:
+        """The SQL expression of a row's explicit mentions."""
+        if "implicit" not in self.columns["aspects"]:  # files of earlier releases
+            return "aspects"
+        return "[one FOR one IN aspects IF NOT coalesce(one.implicit, false)]"
+
     def batches(self) -> Iterator[list[int]]:
         """Yield batches of file numbers whose rows fit into memory."""
         batch: list[int] = []
@@ -200,8 +207,9 @@ def count_totals(
     """Count rows, errors, names and groups."""
     source = {"files": scored.files}
     rows, without = database.execute(
-        """SELECT count(*), count(*) FILTER (error IS NULL AND coalesce(len(aspects), 0) = 0)
-           FROM read_parquet($files)""",
+        f"""SELECT count(*),
+                  count(*) FILTER (error IS NULL AND coalesce(len({scored.mentions}), 0) = 0)
+           FROM read_parquet($files)""",  # noqa: S608
         source,
     ).fetchall()[0]
     errors = database.execute(
@@ -210,10 +218,11 @@ def count_totals(
         source,
     ).fetchall()
     database.execute(
-        """CREATE TEMP TABLE name AS
+        f"""CREATE TEMP TABLE name AS
            SELECT mention.text AS name, count(*) AS number
-           FROM (SELECT unnest(aspects) AS mention FROM read_parquet($files) WHERE error IS NULL)
-           GROUP BY ALL""",
+           FROM (SELECT unnest({scored.mentions}) AS mention FROM read_parquet($files)
+                 WHERE error IS NULL)
+           GROUP BY ALL""",  # noqa: S608
         source,
     )
     num_names, mentions = database.execute(
@@ -297,7 +306,7 @@ def load_mentions(
         WITH kept AS (
             SELECT {FILE}, file_row_number, {group} AS value,
                    CAST(coalesce({period_sql}, -1) AS SMALLINT) AS period,
-                   unnest(aspects) AS found
+                   unnest({scored.mentions}) AS found
             FROM read_parquet($files, filename = '{FILE}', file_row_number = true)
             WHERE error IS NULL
         )

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from capsar.schema import Polarity
     from capsar.serve.batcher import Task
     from capsar.serve.settings import Settings
+    from capsar.themes.schema import Themes
 
 _LOGGER = logging.getLogger(__name__)
 _STUCK_SECONDS = 60.0
@@ -138,14 +139,14 @@ class Service:
             CapsarError: If one of the tasks fails; then there is no result for any of them.
         """
         results: list[bytes] = [b""] * len(tasks)
-        groups: dict[tuple[str, bool], dict[int, Task]] = {}
+        groups: dict[tuple[str, bool, Themes | None], dict[int, Task]] = {}
         for index, task in enumerate(tasks):
             if task.explains:
                 results[index] = explain(self.analyzers[task.model], task)
             else:
-                group = groups.setdefault((task.model, task.aspects is None), {})
+                group = groups.setdefault((task.model, task.aspects is None, task.themes), {})
                 group[index] = task
-        for (model, extracts), chosen in groups.items():
+        for (model, extracts, _), chosen in groups.items():
             found = analyze(self.analyzers[model], list(chosen.values()), extracts=extracts)
             for index, content in zip(chosen, found, strict=True):
                 results[index] = content
@@ -153,14 +154,14 @@ class Service:
 
 
 def analyze(analyzer: Analyzer, tasks: Sequence[Task], *, extracts: bool) -> Iterator[bytes]:
-    """Extract or classify the aspects of texts.
+    """Extract or classify the aspects of texts, all with the same themes.
 
     Raises:
         DataError: If an aspect is not in its text.
     """
     texts = [task.text for task in tasks]
     if extracts:
-        found = analyzer.analyze(texts)
+        found = analyzer.analyze(texts, themes=tasks[0].themes)
     else:
         try:
             found = analyzer.classify(texts, [task.aspects or () for task in tasks])

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from capsar.schema import AspectSpan
     from capsar.serve.metrics import Metrics
+    from capsar.themes.schema import Themes
 
 CHARS_PER_TEXT = 32
 """Fixed cost of a text, in characters."""
@@ -48,6 +49,10 @@ class Task:
     aspects: tuple[str | AspectSpan, ...] | None = None
     """The given aspects; None to extract them."""
     explains: bool = False
+    themes: Themes | None = None
+    """The themes that mentions are sorted into."""
+    theme_chars: int = 0
+    """Characters of the themes, counted once per request."""
     path: str = ""
     """Path of the item in its request, such as `requests[3].`."""
 
@@ -58,7 +63,8 @@ class Task:
             longest = max(map(len, _SENTENCE_ENDS.split(self.text)))
             removals = min(64, longest // 5) * longest // 2
             return CHARS_PER_TEXT + len(self.text) + min(removals, _MAX_EXPLAIN_CHARS)
-        return CHARS_PER_TEXT + len(self.text) * max(1, len(self.aspects or ()))
+        chars = len(self.text) * max(1, len(self.aspects or ()))
+        return CHARS_PER_TEXT + chars + self.theme_chars
 
 
 class _Request:

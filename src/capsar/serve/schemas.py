@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
+from capsar.errors import ConfigError
 from capsar.schema import AspectSpan
 from capsar.serve.batcher import CHARS_PER_TEXT, Task
 from capsar.serve.settings import ASPECTS, TEXT_CHARS, TEXTS
+from capsar.themes.schema import Themes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +26,7 @@ _NAME, _OFFSETS = "<name>", "<offsets>"
 _SENTIMENT = Literal["negative", "neutral", "positive"]
 WORK = (
     f"A text counts as its characters plus {CHARS_PER_TEXT}; `classify` counts the characters once "
-    "per aspect, `explain` up to 64 times those of the longest sentence."
+    "per aspect, `explain` up to 64 times those of the longest sentence; themes count once."
 )
 """How characters of work are counted."""
 _TEXT = "Great food, terrible service, and the soup was cold."
@@ -66,6 +69,7 @@ AspectInput = Annotated[
         custom_error_message="must be a string, or an object with start and end",
     ),
 ]
+_Terms = Annotated[list[Annotated[str, Field(min_length=1, max_length=100)]], Field(max_length=50)]
 _Aspects = Annotated[list[AspectInput], Field(min_length=1, max_length=ASPECTS)]
 
 
@@ -74,6 +78,20 @@ def _task(text: str, aspects: Sequence[str | AspectOffsets] | None = None, path:
     if aspects is not None:
         spans = tuple(a if isinstance(a, str) else AspectSpan(a.start, a.end) for a in aspects)
     return Task("", text, spans, path=path)
+
+
+class ThemeInput(_Request):
+    """A topic that mentions are sorted into."""
+
+    name: Annotated[str, Field(min_length=1, max_length=100)]
+    description: Annotated[str, Field(max_length=500)] = ""
+    """What belongs to it, in a sentence or two."""
+    terms: _Terms = []
+    """Words and phrases that always belong to it."""
+    excluded: _Terms = []
+    """Words and phrases that never belong to it."""
+    parent: Annotated[str, Field(max_length=100)] = ""
+    """The name of the theme that this one is a part of."""
 
 
 class _ModelRequest(_Request):
@@ -89,15 +107,30 @@ class AnalyzeRequest(_ModelRequest):
     )
     text: _Text | None = None
     texts: Annotated[list[_Text], Field(min_length=1, max_length=TEXTS)] | None = None
+    themes: Annotated[list[ThemeInput], Field(min_length=1, max_length=50)] | None = None
+    """Sort mentions into these themes, and find implicit mentions of them."""
 
     @model_validator(mode="after")
     def _check_form(self) -> Self:
         _check_forms(self, {"text"}, {"texts"})
+        try:
+            self._themes()
+        except ConfigError as error:
+            raise PydanticCustomError("themes", "{message}", {"message": str(error)}) from None
         return self
+
+    def _themes(self) -> Themes | None:
+        if self.themes is None:
+            return None
+        return Themes.from_dicts(theme.model_dump() for theme in self.themes)
 
     def tasks(self) -> list[Task]:
         """Return the tasks of the request."""
-        return [_task(text) for text in self.texts or [self.text or ""]]
+        themes = self._themes()
+        tasks = [Task("", text, themes=themes) for text in self.texts or [self.text or ""]]
+        if themes is not None:
+            tasks[0] = replace(tasks[0], theme_chars=len(self.model_dump_json(include={"themes"})))
+        return tasks
 
 
 class ClassifyItem(_Request):
@@ -157,7 +190,7 @@ Body = AnalyzeRequest | ClassifyRequest | ExplainRequest
 
 def _check_forms(body: AnalyzeRequest | ClassifyRequest, *forms: set[str]) -> None:
     """Check that a body has the fields of one of its forms, and no others."""
-    given = {name for name, value in body if value is not None and name != "model"}
+    given = {name for name, value in body if value is not None and name not in ("model", "themes")}
     if given not in forms:
         names = ", or with ".join(" and ".join(sorted(form, reverse=True)) for form in forms)
         raise PydanticCustomError("form", "must be an object with {names}", {"names": names})
@@ -193,6 +226,13 @@ class AspectResult(_Response):
     opinions: list[OpinionResult] = []
     """The phrases that carry the sentiment, in the order of the text; none for a neutral one.
     Missing if the model has no opinion head."""
+    theme: str = ""
+    """The name of the theme, empty if none fits; present only if themes were given."""
+    theme_confidence: float | None = None
+    """The probability of the theme, or of none; present only if themes were given."""
+    implicit: bool = False
+    """Whether the theme is evaluated without being named: `text` is the sentence. Present only if
+    themes were given."""
     windowed: bool = False
     """Whether the sentence of the aspect was too long and read in windows; present only if true."""
 

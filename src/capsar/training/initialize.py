@@ -16,6 +16,7 @@ from capsar.bundle import (
     CONFIG,
     ENCODER,
     OPINIONS,
+    THEMES,
     TOKENIZER,
     WEIGHTS,
     find_bundle,
@@ -281,6 +282,8 @@ class InitialModel:
     """The bias, the threshold and the calibration of its span extraction head."""
     opinions: OpinionGraph | None = None
     """Its opinion head, which fine-tuning keeps as it is."""
+    themes: bytes | None = None
+    """The content of its theme head, which fine-tuning keeps as it is."""
 
     def vocabulary(self) -> Vocabulary:
         """Return its vocabulary and vectors."""
@@ -334,6 +337,7 @@ def load_initial_model(run_config: RunConfig) -> InitialModel | None:
             if name in bundle.config
         },
         _read_opinions(bundle),
+        bundle.path(THEMES).read_bytes() if THEMES in bundle.files else None,
     )
 
 

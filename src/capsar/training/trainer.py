@@ -19,6 +19,7 @@ from capsar.bundle import (
     ENCODER,
     OPINIONS,
     SPANS,
+    THEMES,
     TOKENIZER,
     WEIGHTS,
     find_bundle,
@@ -282,6 +283,8 @@ def save_model(
         if initial.opinions.calibration is not None:
             calibration = settings.get("calibration", {})
             settings["calibration"] = calibration | {"opinion": initial.opinions.calibration}
+    if initial is not None and initial.themes is not None:
+        files[THEMES] = initial.themes
     write_bundle(folder, settings, files)
 
 

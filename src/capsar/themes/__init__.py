@@ -1,0 +1,1 @@
+"""Sort mentions into themes of one's own."""

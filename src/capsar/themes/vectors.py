@@ -1,0 +1,76 @@
+"""Static word vectors for themes: the sum of a word's subword vectors, by WordPiece.
+
+The table was distilled from all-MiniLM-L6-v2: each row is the output for one subword, reduced,
+weighted by rarity and adapted to themes (`capsar.training.themes`). Frequent subwords have short
+vectors, so the vector of a text is the plain sum of its words.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from safetensors.numpy import load_file
+from tokenizers import Tokenizer
+
+from capsar.bundle import BUNDLED_MODELS, DEFAULT_MODEL, TOKENIZER
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+VECTORS = Path(__file__).parent / "vectors.safetensors"
+_MAX_CACHED = 100_000
+"""Words whose vectors are kept in memory."""
+
+
+class WordVectors:
+    """Vectors of words and texts. Threads may share it."""
+
+    def __init__(self, table: NDArray[np.int8], scales: NDArray[np.float32]) -> None:
+        """Make word vectors.
+
+        Args:
+            table: A vector per subword of the bundled tokenizer (V, D).
+            scales: What each vector is multiplied by (V).
+        """
+        self._table, self._scales = table, scales
+        self._tokenizer = Tokenizer.from_file(str(BUNDLED_MODELS / DEFAULT_MODEL / TOKENIZER))
+        self._rows: dict[str, NDArray[np.float32]] = {}
+
+    @property
+    def dim(self) -> int:
+        """The size of a vector."""
+        return int(self._table.shape[1])
+
+    def subwords(self, word: str) -> list[int]:
+        """Return the subwords of a word."""
+        found: list[int] = self._tokenizer.encode(word, add_special_tokens=False).ids
+        return found
+
+    def add_words(self, words: Sequence[str]) -> NDArray[np.float32]:
+        """Return the sum of the vectors of words (D)."""
+        rows = self._rows
+        for word in words:
+            if word not in rows:
+                if len(rows) >= _MAX_CACHED:
+                    rows = self._rows = {}
+                ids = self.subwords(word)
+                rows[word] = self._scales[ids] @ self._table[ids].astype(np.float32)
+        found = [rows[word] for word in words if word in rows]
+        return np.sum(found, axis=0, dtype=np.float32) if found else np.zeros(self.dim, np.float32)
+
+
+def normalize(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return vectors scaled to length one; zeros stay zeros."""
+    norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return np.asarray(vectors / np.maximum(norms, 1e-6), np.float32)
+
+
+def read_vectors(path: Path = VECTORS) -> tuple[WordVectors, Mapping[str, NDArray[np.float32]]]:
+    """Read the word vectors, and the weights of a matcher that uses no states."""
+    content = load_file(path)
+    table, scales = content.pop("table"), content.pop("scales")
+    return WordVectors(table, scales), content

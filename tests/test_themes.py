@@ -1,0 +1,198 @@
+"""Themes: the file, listed and excluded terms, similarity, implicit mentions, and their outputs."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from capsar import Analyzer, Theme, Themes, load, read_themes
+from capsar.bulk.job import ScoreOptions
+from capsar.bulk.run import score
+from capsar.bundle import BUNDLED_MODELS, CONFIG, MANIFEST, THEMES, find_bundle, write_bundle
+from capsar.cli import app
+from capsar.errors import ArtifactError, ConfigError, DataError
+from capsar.reporting.options import ReportOptions
+from capsar.reporting.run import report
+from capsar.themes.schema import READY_MADE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SHOP = Themes(
+    (
+        Theme("Delivery", "How and when the order arrives.", ("delivery", "shipping", "courier")),
+        Theme("Price", "Prices and value for money.", ("price",)),
+        Theme("Screen", "Display, brightness and resolution of the screen.", ("screen",)),
+        Theme("Support", "Help by staff, returns and refunds.", ("support", "customer service")),
+    )
+)
+LATE = "Took three weeks to arrive and nobody told me why."
+TEXTS = [
+    "The shipping was fast but the price is too high.",
+    LATE,
+    "The display is far too dark outdoors.",
+    "",
+    "I bought it on Tuesday.",
+    "Customer service ignored my emails. The courier was friendly!",
+]
+
+
+@pytest.fixture(scope="module", params=["base", "fast"])
+def model(request: pytest.FixtureRequest) -> Analyzer:
+    return load(request.param)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name = 1", "expected only tables"),
+        ("[[theme]]\ndescription = 'x'", "needs a name"),
+        ("[[theme]]\nname = 'A'\nwords = ['x']", "may have"),
+        ("[[theme]]\nname = 'A'\nterms = 'x'", "list of words"),
+        ("[[theme]]\nname = ' '", "needs a name"),
+        ("[[theme]]\nname = 'A'\n[[theme]]\nname = 'A'", "Two themes"),
+        ("[[theme]]\nname = 'A'\nparent = 'B'", "is not a theme"),
+        ("[[theme]]\nname = 'A'\nparent = 'A'", "two levels"),
+        ("[[theme]]\nname = 'A", "is not TOML"),
+        ("", "expected only tables"),
+    ],
+)
+def test_a_malformed_file_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Themes.parse(text)
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_themes_or_refused(text: str) -> None:
+    with suppress(ConfigError):
+        assert Themes.parse(text).names
+
+
+def test_a_missing_file_names_the_ready_made_themes(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="restaurants"):
+        read_themes(tmp_path / "none.toml")
+    assert len(list(READY_MADE.glob("*.toml"))) == 6
+    for path in READY_MADE.glob("*.toml"):
+        assert len(read_themes(path.stem).names) >= 8
+
+
+def test_mentions_get_themes_by_words_and_by_similarity(model: Analyzer) -> None:
+    found = model.analyze(TEXTS, themes=SHOP)
+    themes = {a.text.lower(): a.theme for aspects in found for a in aspects if not a.implicit}
+    assert themes["shipping"] == "Delivery"
+    assert themes["price"] == "Price"
+    assert themes["display"] == "Screen"  # not a listed term
+    assert themes["customer service"] == "Support"
+    assert found[3] == []
+
+
+def test_a_theme_that_is_not_named_is_found(model: Analyzer) -> None:
+    [found] = model.analyze([LATE], themes=SHOP)
+    implicit = [a for a in found if a.implicit]
+    assert [(a.theme, str(a.polarity)) for a in implicit] == [("Delivery", "negative")]
+    assert implicit[0].text == LATE[implicit[0].start : implicit[0].end]
+    assert 0 < (implicit[0].theme_confidence or 0) <= 1
+
+
+def test_themes_change_nothing_else(model: Analyzer) -> None:
+    plain = model.analyze(TEXTS)
+    themed = model.analyze(TEXTS, themes=SHOP)
+    for one, other in zip(plain, themed, strict=True):
+        explicit = [a for a in other if not a.implicit]
+        assert [(a.start, a.end, a.polarity, a.opinions) for a in one] == [
+            (a.start, a.end, a.polarity, a.opinions) for a in explicit
+        ]
+        assert all(a.theme is None and "theme" not in a.as_dict() for a in one)
+        assert all({"theme", "implicit"} <= a.as_dict().keys() for a in other)
+
+
+def test_themes_do_not_depend_on_neighbors(model: Analyzer) -> None:
+    together = model.analyze(TEXTS * 3, themes=SHOP)
+    for text, found in zip(TEXTS * 3, together, strict=True):
+        [alone] = model.analyze([text], themes=SHOP)
+        assert [(a.start, a.theme, a.implicit) for a in found] == [
+            (a.start, a.theme, a.implicit) for a in alone
+        ]
+        for one, other in zip(found, alone, strict=True):
+            assert one.theme_confidence == pytest.approx(other.theme_confidence, abs=1e-4)
+
+
+def test_excluded_terms_and_the_longest_listed_term_decide(model: Analyzer) -> None:
+    text = "The battery cover broke. The batteries are weak."
+    battery = Theme("Battery", "Battery life and charging.", ("battery", "batterie"))
+    covers = Theme("Case", "Case and materials.", ("battery cover",))
+    [found] = model.analyze([text], themes=Themes((battery, covers)))
+    assert {a.text: a.theme for a in found if not a.implicit} == {
+        "battery cover": "Case",
+        "batteries": "Battery",
+    }
+    strict = Theme("Battery", battery.description, battery.terms, excluded=("cover",))
+    [found] = model.analyze([text], themes=Themes((strict,)))
+    assert next(a for a in found if a.text == "battery cover").theme != "Battery"
+
+
+def test_mentions_may_have_no_theme(model: Analyzer) -> None:
+    themes = Themes((Theme("Wine", "Quality and choice of wine.", ("wine",)),))
+    [found] = model.analyze(["The keyboard feels mushy."], themes=themes)
+    assert [a.theme for a in found] == [""]
+
+
+def test_a_model_without_a_theme_head_finds_explicit_themes(tmp_path: Path) -> None:
+    bundle = find_bundle("fast")
+    kept = [name for name in bundle.files if name not in (CONFIG, MANIFEST, THEMES)]
+    files = {name: bundle.path(name).read_bytes() for name in kept}
+    write_bundle(tmp_path / "bundle", bundle.config, files)
+    found = load(tmp_path / "bundle").analyze(TEXTS, themes=SHOP)
+    assert not any(a.implicit for aspects in found for a in aspects)
+    assert "Screen" in {a.theme for a in found[2]}
+
+
+def test_capsules_have_no_themes(model: Analyzer) -> None:
+    with pytest.raises(ConfigError, match="mode"):
+        model.analyze(TEXTS, themes=SHOP, mode="capsules")
+
+
+def test_scoring_with_themes_and_reporting(tmp_path: Path) -> None:
+    (tmp_path / "reviews.csv").write_text(
+        "id,text\n" + "".join(f'{i},"{text}"\n' for i, text in enumerate(TEXTS)), encoding="utf-8"
+    )
+    options = ScoreOptions(keep=("id", "text"), model="fast", themes=SHOP)
+    output = tmp_path / "scored"
+    score([str(tmp_path / "reviews.csv")], str(output), options)
+    rows = [row for path in output.glob("*.parquet") for row in pq.read_table(path).to_pylist()]
+    mentions = {m["text"]: m for row in rows for m in row["aspects"] or []}
+    assert mentions["shipping"]["theme"] == "Delivery"
+    assert [m["theme"] for m in mentions.values() if m["implicit"]] == ["Delivery"]
+    score([str(tmp_path / "reviews.csv")], str(output), options)  # resumes
+    with pytest.raises(DataError, match="themes"):  # other themes are another job
+        score([str(tmp_path / "reviews.csv")], str(output), replace(options, themes="apps"))
+    content = report(output, tmp_path / "report.json", ReportOptions())
+    explicit = sum(not m["implicit"] for row in rows for m in row["aspects"] or [])
+    assert content["totals"]["mentions"] == explicit
+
+
+def test_themes_and_given_aspects_are_refused() -> None:
+    with pytest.raises(ConfigError, match="cannot be combined"):
+        ScoreOptions(aspect_column="aspect", themes="restaurants")
+
+
+def test_the_command_shows_themes(tmp_path: Path) -> None:
+    path = tmp_path / "themes.toml"
+    shutil.copy(READY_MADE / "restaurants.toml", path)
+    text = "Lovely soup. We waited an hour for a table."
+    result = CliRunner().invoke(app, ["analyze", text, "--themes", str(path), "--model", "fast"])
+    assert result.exit_code == 0, result.output
+    assert "soup [Food]: positive" in result.output
+
+
+def test_the_bundled_heads_belong_to_the_vectors() -> None:
+    for name in ("base", "fast"):
+        assert THEMES in find_bundle(BUNDLED_MODELS / name).files
