@@ -5,7 +5,7 @@ INSTALL = python -m pip install --quiet --disable-pip-version-check --no-compile
 
 install:  ## everything a developer needs, at the versions known to work together; torch alone first
 	$(INSTALL) torch
-	$(INSTALL) -e '.[dev,train,hub,bert,openvino,ray,serve,report]'
+	$(INSTALL) -e '.[analyst,dev,train,hub,bert,openvino,ray,serve]'
 
 check:  ## style, types, import direction, spelling
 	ruff check .

@@ -60,6 +60,12 @@ def test_the_index_and_missing_values_of_pandas_do_no_harm(model: Analyzer) -> N
     assert found["aspect"].tolist() == ["soup", "waiter"]
 
 
+@pytest.mark.parametrize("dtype", ["string", "str", "object", pd.ArrowDtype(pa.string())])
+def test_every_type_of_text_column_may_have_missing_values(model: Analyzer, dtype: Any) -> None:
+    frame = pd.DataFrame({"text": pd.Series(["Great soup.", pd.NA, "<NA>", None], dtype=dtype)})
+    assert model.analyze_frame(frame)["aspect"].tolist() == ["soup"]
+
+
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
 def test_an_empty_result_has_all_columns(model: Analyzer, make: Callable[[Any], Any]) -> None:
     found = model.analyze_frame(make({"text": ["We came on Monday."]}))
@@ -73,6 +79,12 @@ def test_wrong_frames_are_explained(model: Analyzer) -> None:
         model.analyze_frame(pd.DataFrame(ROWS))
     with pytest.raises(DataError, match="review_start"):
         model.analyze_frame(pd.DataFrame({"text": ["a"], "start": [1]}))
+    with pytest.raises(DataError, match="collect"):
+        model.analyze_frame(pl.DataFrame({"text": ["a"]}).lazy())
+    with pytest.raises(DataError, match="Expected a data frame"):
+        model.analyze_frame({"text": ["a"]})
+    with pytest.raises(DataError, match="0, 1"):
+        model.analyze_frame(pd.DataFrame([[1, 2]]))
     with pytest.raises(DataError, match="must be a string"):
         model.analyze_frame(pd.DataFrame({"text": [1, 2]}))
 

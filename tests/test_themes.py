@@ -7,10 +7,12 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.numpy import save
 from typer.testing import CliRunner
 
 from capsar import Analyzer, Theme, Themes, load, read_themes
@@ -21,7 +23,9 @@ from capsar.cli import app
 from capsar.errors import ArtifactError, ConfigError, DataError
 from capsar.reporting.options import ReportOptions
 from capsar.reporting.run import report
+from capsar.themes.matcher import ThemeMatcher, words_of
 from capsar.themes.schema import READY_MADE
+from capsar.themes.vectors import read_vectors
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -127,7 +131,7 @@ def test_themes_do_not_depend_on_neighbors(model: Analyzer) -> None:
 
 def test_excluded_terms_and_the_longest_listed_term_decide(model: Analyzer) -> None:
     text = "The battery cover broke. The batteries are weak."
-    battery = Theme("Battery", "Battery life and charging.", ("battery", "batterie"))
+    battery = Theme("Battery", "Battery life and charging.", ("battery",))
     covers = Theme("Case", "Case and materials.", ("battery cover",))
     [found] = model.analyze([text], themes=Themes((battery, covers)))
     assert {a.text: a.theme for a in found if not a.implicit} == {
@@ -137,6 +141,70 @@ def test_excluded_terms_and_the_longest_listed_term_decide(model: Analyzer) -> N
     strict = Theme("Battery", battery.description, battery.terms, excluded=("cover",))
     [found] = model.analyze([text], themes=Themes((strict,)))
     assert next(a for a in found if a.text == "battery cover").theme != "Battery"
+
+
+@pytest.mark.parametrize(
+    ("text", "term"),
+    [
+        ("The batteries are weak.", "battery"),
+        ("Superb dishes.", "dish"),
+        ("The glass broke.", "glasses"),
+        ("Lovely cafe\u0301.", "café"),
+        ("BUS was late.", "buses"),
+    ],
+)
+def test_terms_match_in_any_case_and_number(text: str, term: str) -> None:
+    words = words_of(text)
+    phrases = ThemeMatcher(Themes((Theme("Other"), Theme("It", terms=(term,)))), None)
+    features = None
+    [(theme, probability)], _ = phrases.match([words], [words], np.zeros(1, np.int64), features)
+    assert (theme, probability) == (1, 1.0)
+
+
+def test_a_full_cache_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors, _ = read_vectors()
+    words = words_of("It took three weeks to arrive and no one said why.")
+    expected = vectors.add_words(words)
+    for size in range(len(words) + 1):
+        monkeypatch.setattr("capsar.themes.vectors._MAX_CACHED", size)
+        assert np.array_equal(read_vectors()[0].add_words(words), expected)
+
+
+@pytest.mark.parametrize("text", ["\u200b", "\ufeff", "\x00", " "])
+def test_terms_without_words_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="list of words"):
+        Theme("Wine", terms=(text,))
+    with pytest.raises(ConfigError, match="needs a name"):
+        Theme(text)
+
+
+def test_odd_texts_and_themes_do_no_harm(model: Analyzer) -> None:
+    themes = [Theme("🍕"), Theme("🚗 \ud83d", "\ud83d", ("\ud83d x",)), Theme("a" * 500)]
+    model.analyze(
+        ["Great soup \ud83d here.", "I love the 🍕 and the 🚗.", "x" * 5000], themes=themes
+    )
+
+
+def test_excluded_terms_prevent_implicit_mentions(model: Analyzer) -> None:
+    delivery = replace(SHOP.themes[0], excluded=("week",))
+    [found] = model.analyze([LATE], themes=[delivery])
+    assert not any(a.implicit for a in found)
+
+
+def test_windows_of_a_long_sentence_have_no_implicit_mentions(model: Analyzer) -> None:
+    text = "the delivery was late and " + "it took three weeks to arrive and " * 60
+    [found] = model.analyze([text], themes=SHOP)
+    assert not any(a.implicit for a in found)
+
+
+def test_a_damaged_head_is_refused(tmp_path: Path) -> None:
+    bundle = find_bundle("fast")
+    kept = [name for name in bundle.files if name not in (CONFIG, MANIFEST)]
+    files = {name: bundle.path(name).read_bytes() for name in kept}
+    for content in (b"damaged", save({"mention": np.zeros((2, 2), np.float32)})):
+        write_bundle(tmp_path / "bundle", bundle.config, files | {THEMES: content})
+        with pytest.raises(ArtifactError, match=r"themes\.safetensors"):
+            load(tmp_path / "bundle")
 
 
 def test_mentions_may_have_no_theme(model: Analyzer) -> None:
@@ -175,6 +243,8 @@ def test_scoring_with_themes_and_reporting(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="themes"):  # other themes are another job
         score([str(tmp_path / "reviews.csv")], str(output), replace(options, themes="apps"))
     content = report(output, tmp_path / "report.json", ReportOptions())
+    sentences = [s for aspect in content["aspects"] for s in aspect.get("sentences", [])]
+    assert all(len(s["text"]) > end - start for s in sentences for start, end, _ in s["marks"])
     explicit = sum(not m["implicit"] for row in rows for m in row["aspects"] or [])
     assert content["totals"]["mentions"] == explicit
 

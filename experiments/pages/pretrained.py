@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from capsar.bundle import find_bundle
 from pages.formatting import (
     Number,
     gap,
@@ -228,6 +229,67 @@ def opinions(results: Results) -> str:
     return table(header, rows)
 
 
+_THEME_SETS = {
+    "restaurants-15": "SemEval-15 restaurants",
+    "restaurants-16": "SemEval-16 restaurants",
+    "hotels-15": "SemEval-15 hotels",
+    "memd-hotel": "MEMD hotel",
+    "memd-laptop": "MEMD laptop",
+    "memd-clothing": "MEMD clothing",
+    "memd-books": "MEMD books",
+}
+_THEME_SYSTEMS = {
+    "base": "`base`",
+    "fast": "`fast`",
+    "terms": "listed terms alone",
+    "untuned sentence": "sentence similarity, untuned encoder",
+    "untuned mention": "mention similarity, untuned encoder",
+}
+
+
+def themes(results: Results) -> str:
+    """Return the bundled models and three baselines on themes, explicit and implicit."""
+    rows = []
+    sets = results.read("themes").get("sets", {})
+    for name, label in _THEME_SETS.items():
+        for system, shown in _THEME_SYSTEMS.items():
+            found = sets.get(name, {}).get(system)
+            if found is None:
+                continue
+            explicit, implicit = found["explicit"], found["implicit"]
+            interval = f"[{number(explicit['low'])}, {number(explicit['high'])}]"
+            cells = [f"{number(explicit['f1'])} {interval}"]
+            if system in BUNDLED:
+                cells += [number(implicit["precision"]), number(implicit["recall"])]
+                for kind in ("explicit", "implicit"):
+                    ours, vader = found[kind]["polarity_accuracy"], found["vader"][kind]
+                    cells.append(f"{number(ours)} / {number(vader)}")
+            else:
+                cells += [""] * 4
+            rows.append([label, shown, *cells])
+    header = ["set", "", "explicit F1", "implicit precision", "implicit recall",
+              "polarity / VADER, explicit", "polarity / VADER, implicit"]  # fmt: skip
+    return table(header, rows)
+
+
+def theme_validation(_: Results) -> str:
+    """Return the F1 of themes on the corpus' validation part, with and without states."""
+    rows = []
+    for name in BUNDLED:
+        found = find_bundle(name).config["validation_themes"]
+        implicit = found["implicit"]
+        cells = [number(found[level]["f1"]) for level in _THEME_LEVELS]
+        cells.append(f"{number(implicit['precision'])} / {number(implicit['recall'])}")
+        rows.append([f"`{name}`", *cells])
+        if "without_states" in found:
+            static = found["without_states"]
+            rows.append(["word vectors alone", *(number(static[k]["f1"]) for k in _THEME_LEVELS)])
+            rows[-1].append("")
+    header = ["", "12–18 themes", "7–11 themes", "4–7 themes", "implicit, precision / recall"]
+    return table(header, rows)
+
+
+_THEME_LEVELS = ("fine", "medium", "coarse")
 _RANKINGS = {
     "importance": "importance (shown)",
     "opinions": "opinion phrases (shown)",

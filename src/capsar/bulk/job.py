@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from capsar.bundle import DEFAULT_MODEL, find_bundle
 from capsar.data.records import normalize_encoding
 from capsar.errors import ConfigError
-from capsar.themes.schema import Themes, read_themes
+from capsar.themes.schema import Theme, Themes, as_themes
 from capsar.version import __version__
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class ScoreOptions:
     """Name of a bundled model, folder of a trained model, or hub id."""
     backend: str = "onnxruntime"
     """Runtime of the encoder: `onnxruntime` or `openvino`."""
-    themes: Themes | str | Path | None = None
+    themes: Themes | Sequence[Theme] | str | Path | None = None
     """Themes to sort mentions into, a `themes.toml`, or the name of ready-made ones."""
     max_chars: int = 100_000
     """Maximum length of a text. A longer text is not scored and its row gets an `error`."""
@@ -54,7 +54,7 @@ class ScoreOptions:
             object.__setattr__(self, "model", str(self.model.absolute()))
         object.__setattr__(self, "encoding", normalize_encoding(self.encoding))
         if self.themes is not None and not isinstance(self.themes, Themes):
-            object.__setattr__(self, "themes", read_themes(self.themes))
+            object.__setattr__(self, "themes", as_themes(self.themes))
         if self.themes is not None and self.aspect_column is not None:
             raise ConfigError("themes and aspect_column cannot be combined; give one of them")
         if self.max_chars < 1:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, overload
+from unicodedata import normalize
 
 import numpy as np
 
@@ -32,7 +33,7 @@ from capsar.inference.inputs import (
 from capsar.inference.rendering import AnalyzedText
 from capsar.schema import CLASSES
 from capsar.themes.matcher import NO_THEME, StateFeatures, ThemeMatcher
-from capsar.themes.schema import Themes, read_themes
+from capsar.themes.schema import as_themes
 from capsar.tokenizer import SEGMENTATION, Span, tokenize_words
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from capsar.inference.engine import ExtractedSpans, Predictions
     from capsar.inference.inputs import Aspect, AspectRequests
     from capsar.schema import AspectSentiment, Example, Polarity
+    from capsar.themes.schema import Theme, Themes
 
 _DEFAULT_ASPECT_THRESHOLD = 0.4
 _CHUNK = 512
@@ -203,7 +205,7 @@ class Analyzer:
         *,
         mode: str | None = None,
         min_confidence: float = 0.0,
-        themes: Themes | str | Path | None = None,
+        themes: Themes | Sequence[Theme] | str | Path | None = None,
     ) -> list[list[AspectSentiment]]:
         """Extract aspects and their sentiment from each text.
 
@@ -214,9 +216,9 @@ class Analyzer:
             mode: How aspects are extracted: `spans`, by the span head, or `capsules`, from the
                 capsules, as in the paper. The default is `spans` if the model has a span head.
             min_confidence: Aspects are marked as `abstained` if one of their confidences is lower.
-            themes: Themes, a `themes.toml`, or the name of ready-made ones such as `restaurants`.
-                Each aspect then has a `theme`, and sentences that evaluate a theme without naming
-                anything have an `implicit` mention of it.
+            themes: Themes, a list of them, a `themes.toml`, or the name of ready-made ones such as
+                `restaurants`. Each aspect then has a `theme`, and sentences that evaluate a theme
+                without naming anything have an `implicit` mention of it.
 
         Raises:
             ArtifactError: If the themes cannot be read.
@@ -233,7 +235,7 @@ class Analyzer:
         *,
         mode: str | None = None,
         min_confidence: float = 0.0,
-        themes: Themes | str | Path | None = None,
+        themes: Themes | Sequence[Theme] | str | Path | None = None,
     ) -> Iterator[list[AspectSentiment]]:
         """Yield the results of `analyze` one by one, with at most 1024 sentences in memory."""
         mode = self._check_mode(mode)
@@ -242,9 +244,7 @@ class Analyzer:
         if themes is not None:
             if mode != SPANS_MODE:
                 raise ConfigError(f"Themes need mode '{SPANS_MODE}', got {mode!r}")
-            matcher = self._match_themes(
-                themes if isinstance(themes, Themes) else read_themes(themes)
-            )
+            matcher = self._match_themes(as_themes(themes))
         check_many(texts, "texts")
         waiting: deque[_Review] = deque()
 
@@ -277,7 +277,7 @@ class Analyzer:
         *,
         mode: str | None = None,
         min_confidence: float = 0.0,
-        themes: Themes | str | Path | None = None,
+        themes: Themes | Sequence[Theme] | str | Path | None = None,
         progress: bool | None = None,
     ) -> Any:  # noqa: ANN401
         """Analyze a column of a data frame of pandas, Polars or Arrow.
@@ -394,14 +394,14 @@ class Analyzer:
             )
             for aspect, (theme, probability) in zip(aspects, own, strict=True)
         ]
-        if not implicit:
+        if not implicit or request.windowed:  # a window is not what a sentence says
             return known
         [whole] = self._decoder.decode(
             request.text,
             [_offsets(request, (0, len(request.words)))],
             found.sentence_lengths[None],
             min_confidence=min_confidence,
-            windowed=request.windowed,
+            opinions=[[]] if self._engine.has_opinion_head else None,
         )
         return known + [
             replace(whole, theme=names[theme], theme_confidence=probability, implicit=True)
@@ -580,7 +580,9 @@ def _match(
     """Return the themes of each sentence's mentions, and its implicit themes."""
     if not requests:
         return []
-    sentences = [[word.lower() for word in request.tokens()] for request in requests]
+    sentences = [
+        [normalize("NFC", word).lower() for word in request.tokens()] for request in requests
+    ]
     mentions = [
         words[first:end]
         for words, found in zip(sentences, extracted, strict=True)

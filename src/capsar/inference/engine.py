@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 import onnxruntime
+from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 
 from capsar.bundle import CAPSULES, CONFIG, ENCODER, OPINIONS, SPANS, THEMES, TOKENIZER
@@ -25,7 +26,7 @@ from capsar.inference.decoding import (
 )
 from capsar.inference.inputs import Request
 from capsar.schema import CLASSES, Polarity
-from capsar.themes.matcher import StateFeatures
+from capsar.themes.matcher import HEAD, StateFeatures
 from capsar.tokenizer import first_subwords, load_tokenizer, pool_words
 
 if TYPE_CHECKING:
@@ -366,7 +367,7 @@ class Engine:
         self.theme_head: dict[str, NDArray[np.float32]] | None = None
         """The weights of the theme head, if the bundle has one."""
         if THEMES in bundle.files:
-            self.theme_head = load_arrays(bundle.path(THEMES).read_bytes())
+            self.theme_head = _read_theme_head(bundle)
 
     def predict(
         self,
@@ -724,6 +725,26 @@ def _word_feeds(encoded: EncodedBatch, num_words: int) -> dict[str, Any]:
     word_mask = np.arange(num_words) <= encoded.words.max(1, keepdims=True)  # (S, W)
     first = first_subwords(encoded.words, num_words)
     return {"states": encoded.states, "first_subwords": first, "word_mask": word_mask}
+
+
+def _read_theme_head(bundle: Bundle) -> dict[str, NDArray[np.float32]]:
+    """Return the weights of the theme head.
+
+    Raises:
+        ArtifactError: If they are damaged.
+    """
+    try:
+        head = load_arrays(bundle.path(THEMES).read_bytes())
+    except SafetensorError as error:
+        reason = f"{error}"
+    else:
+        if head.keys() == HEAD:
+            return head
+        reason = f"it has {sorted(head)}, expected {sorted(HEAD)}"
+    raise ArtifactError(
+        f"{THEMES} of the bundle {str(bundle.folder)!r} cannot be loaded: {reason}. Get the bundle "
+        "again."
+    )
 
 
 def _pool_states(

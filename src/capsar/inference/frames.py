@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -34,17 +35,28 @@ def analyze_frame(
         import narwhals as nw
     except ImportError as error:
         raise MissingExtraError("analyst", "analyze_frame") from error
-    table = nw.from_native(frame, eager_only=True)
+    if hasattr(frame, "collect") and not hasattr(frame, "to_dict"):
+        raise DataError("The frame is lazy; call .collect() first")
+    try:
+        table = nw.from_native(frame, eager_only=True)
+        names = [str(name) for name in table.columns]
+    except (TypeError, nw.exceptions.NarwhalsError) as error:
+        raise DataError(
+            f"Expected a data frame of pandas, Polars or Arrow, got {type(frame).__name__}: {error}"
+        ) from error
     columns = _COLUMNS + (_THEME_COLUMNS if options.get("themes") is not None else ())
     if text not in table.columns:
-        raise DataError(f"The frame has no column {text!r}; it has {', '.join(table.columns)}")
+        raise DataError(f"The frame has no column {text!r}; it has {', '.join(names)}")
     taken = [name for name in columns if name in table.columns]
     if taken:
         raise DataError(
             f"The frame has a column {taken[0]!r}, which the result uses; rename it, for example "
             f"to {'review_' + taken[0]!r}"
         )
-    texts = (_as_text(value) for value in table[text].to_list())
+    column = table[text]
+    pairs = zip(column.to_list(), column.is_null().to_list(), strict=True)
+    # A missing value is null, or NaN in a column that also holds text.
+    texts = ("" if missing or _is_nan(value) else value for value, missing in pairs)
     found = analyzer.analyze_stream(texts, **options)
     rows: list[int] = []
     values: dict[str, list[Any]] = {name: [] for name in columns}
@@ -66,9 +78,8 @@ def analyze_frame(
     return chosen.with_columns(*series).to_native()
 
 
-def _as_text(value: Any) -> Any:  # noqa: ANN401
-    """Return a cell as a text; missing values are empty."""
-    return "" if value is None or value != value or str(value) == "<NA>" else value  # noqa: PLR0124
+def _is_nan(value: object) -> bool:
+    return isinstance(value, float) and math.isnan(value)
 
 
 def _value(mention: AspectSentiment, name: str) -> object:

@@ -156,7 +156,7 @@ class Sampler:
         column = scored.column(text_column, "--text-column")
         rows = self._database.execute(
             f"""SELECT drawn.aspect, drawn.part, drawn.polarity, drawn.period, drawn.start,
-                       drawn.confidence, CAST(source.{column} AS VARCHAR), source.aspects
+                       drawn.confidence, CAST(source.{column} AS VARCHAR), {scored.mentions}
                 FROM read_parquet($files, filename = '{FILE}', file_row_number = true) AS source
                 JOIN file_key ON file_key.name = source.{FILE}
                 JOIN drawn

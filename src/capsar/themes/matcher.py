@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from capsar.errors import ArtifactError
 from capsar.themes.vectors import normalize, read_vectors
 from capsar.tokenizer import tokenize_words
 
@@ -20,6 +22,12 @@ if TYPE_CHECKING:
     from capsar.themes.vectors import WordVectors
 
 NO_THEME = -1
+HEAD = {
+    "mention", "mention_bias", "mention_weights", "context", "sentence", "sentence_bias",
+    "sentence_weights", "evaluates", "evaluates_bias", "no_theme", "no_implicit_theme",
+    "implicit_threshold",
+}  # fmt: skip
+"""The weights of a theme head."""
 _PLURAL = 3
 """Shorter words do not lose a final s."""
 
@@ -35,37 +43,45 @@ class StateFeatures:
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text in lower case."""
-    return [text[start:end].lower() for start, end in tokenize_words(text)]
+    """Return the words of a text in lower case, in composed Unicode."""
+    return [
+        unicodedata.normalize("NFC", text[start:end]).lower() for start, end in tokenize_words(text)
+    ]
 
 
-def _stem(word: str) -> str:
-    return word[:-1] if len(word) > _PLURAL and word.endswith("s") else word
-
-
-def _contains(words: tuple[str, ...], phrase: tuple[str, ...]) -> bool:
-    size = len(phrase)
-    return any(words[i : i + size] == phrase for i in range(len(words) - size + 1))
+def _singular(word: str) -> str:
+    """Return a word without the ending of a plural."""
+    if len(word) <= _PLURAL or not word.endswith("s") or word.endswith("ss"):
+        return word
+    if word.endswith("ies"):
+        return word[:-3] + "y"
+    if word.endswith(("ses", "xes", "zes", "ches", "shes")):
+        return word[:-2]
+    return word[:-1]
 
 
 class _Phrases:
     """The listed terms of themes."""
 
     def __init__(self, lists: Sequence[Sequence[str]]) -> None:
-        self._phrases = [
-            (tuple(map(_stem, words_of(term))), number)
-            for number, terms in enumerate(lists)
-            for term in terms
-        ]
-        self._phrases.sort(key=lambda pair: -len(pair[0]))
-        self.find = lru_cache(maxsize=50_000)(self._find)
+        self._owners: dict[tuple[str, ...], dict[int, None]] = {}
+        for number, terms in enumerate(lists):
+            for term in terms:
+                phrase = tuple(map(_singular, words_of(term)))
+                self._owners.setdefault(phrase, {})[number] = None
+        self._sizes = sorted({len(phrase) for phrase in self._owners}, reverse=True)
 
-    def _find(self, words: tuple[str, ...]) -> tuple[tuple[int, int], ...]:
-        """Return the themes whose phrases a mention contains, with the length of the phrase."""
-        stems = tuple(map(_stem, words))
-        return tuple(
-            (number, len(phrase)) for phrase, number in self._phrases if _contains(stems, phrase)
-        )
+    def find(self, words: Sequence[str]) -> list[tuple[int, int]]:
+        """Return the themes whose phrases are among the words, with the length of the phrase."""
+        if not self._owners:
+            return []
+        singular = tuple(map(_singular, words))
+        return [
+            (number, size)
+            for size in self._sizes
+            for start in range(len(singular) - size + 1)
+            for number in self._owners.get(singular[start : start + size], ())
+        ]
 
 
 class ThemeMatcher:
@@ -85,7 +101,11 @@ class ThemeMatcher:
         self.themes = themes
         self._vectors, static = shared_vectors()
         self._weights = static if head is None else head
-        self._has_head = head is not None
+        if head is not None and head["mention"].shape[-1] != self._vectors.dim:
+            raise ArtifactError(
+                "The theme head of this model belongs to other word vectors. Use the release of "
+                "capsar that trained it."
+            )
         listed = themes.themes
         self._listed = _Phrases([theme.terms for theme in listed])
         self._excluded = _Phrases([theme.excluded for theme in listed])
@@ -114,7 +134,7 @@ class ThemeMatcher:
         """Return the theme of each mention and the implicit themes of each sentence.
 
         A theme is its number, or `NO_THEME`, and a probability. A sentence has no implicit mention
-        of a theme that one of its mentions has.
+        of a theme that one of its mentions has, or whose excluded terms it contains.
 
         Args:
             sentences: The words of each sentence, in lower case.
@@ -138,6 +158,8 @@ class ThemeMatcher:
         taken: list[set[int]] = [set() for _ in sentences]
         for sentence, (theme, _) in zip(owners.tolist(), found, strict=True):
             taken[sentence].add(theme)
+        for own_themes, words in zip(taken, sentences, strict=True):
+            own_themes |= {number for number, _ in self._excluded.find(words)}
         implicit: list[list[tuple[int, float]]] = [[] for _ in sentences]
         if features is not None:
             probabilities = self._implicit(vectors, features, taken)

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from capsar.errors import ArtifactError, ConfigError
+from capsar.tokenizer import tokenize_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 READY_MADE = Path(__file__).parent / "files"
 _MAX_THEMES = 200
@@ -44,21 +45,22 @@ class Theme:
                     f"The {name} of a theme must be text of at most {_MAX_CHARS} characters, "
                     f"got {value!r:.80}"
                 )
-        if not self.name.strip():
+        if not tokenize_words(self.name):
             raise ConfigError("A theme needs a name")
         for name in ("terms", "excluded"):
             value = getattr(self, name)
-            if isinstance(value, str) or not all(isinstance(t, str) and t.strip() for t in value):
+            terms = tuple(value) if isinstance(value, list | tuple) else (None,)
+            if not all(isinstance(term, str) and tokenize_words(term) for term in terms):
                 raise ConfigError(
                     f"{name} of the theme {self.name!r} must be a list of words or phrases, "
                     f"got {value!r:.80}"
                 )
-            if len(value) > _MAX_TERMS or any(len(term) > _MAX_CHARS for term in value):
+            if len(terms) > _MAX_TERMS or any(len(term) > _MAX_CHARS for term in terms):
                 raise ConfigError(
                     f"{name} of the theme {self.name!r}: at most {_MAX_TERMS} terms of at most "
                     f"{_MAX_CHARS} characters"
                 )
-            object.__setattr__(self, name, tuple(value))
+            object.__setattr__(self, name, terms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,8 @@ class Themes:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "themes", tuple(self.themes))
+        if not all(isinstance(theme, Theme) for theme in self.themes):
+            raise ConfigError(f"Expected a list of Theme, got {self.themes!r:.80}")
         if not 1 <= len(self.themes) <= _MAX_THEMES:
             raise ConfigError(f"Expected 1 to {_MAX_THEMES} themes, got {len(self.themes)}")
         parents = {theme.name: theme.parent for theme in self.themes}
@@ -132,6 +136,18 @@ class Themes:
         return tuple(theme.name for theme in self.themes)
 
 
+def as_themes(given: Themes | Sequence[Theme] | str | Path) -> Themes:
+    """Return themes that were given as such, as a list of themes, as a file or as a name.
+
+    Raises:
+        ArtifactError: If there is no such file.
+        ConfigError: If they are malformed.
+    """
+    if isinstance(given, Themes):
+        return given
+    return read_themes(given) if isinstance(given, str | Path) else Themes(tuple(given))
+
+
 def read_themes(path: str | Path) -> Themes:
     """Read a `themes.toml`, or ready-made themes such as `restaurants`.
 
@@ -152,7 +168,7 @@ def find_themes(path: str | Path) -> str:
     file = ready.get(str(path), Path(path))
     try:
         return file.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # not UTF-8, or not a path
         raise ArtifactError(
             f"Cannot read themes from {str(path)!r}: {error}. Pass a TOML file, or one of: "
             f"{', '.join(ready)}."

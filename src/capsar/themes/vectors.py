@@ -1,8 +1,8 @@
 """Static word vectors for themes: the sum of a word's subword vectors, by WordPiece.
 
 The table was distilled from all-MiniLM-L6-v2: each row is the output for one subword, reduced,
-weighted by rarity and adapted to themes (`capsar.training.themes`). Frequent subwords have short
-vectors, so the vector of a text is the plain sum of its words.
+weighted by rarity and adapted to themes (`experiments/pretrained/themes.py`). Frequent subwords
+have short vectors, so the vector of a text is the plain sum of its words.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 VECTORS = Path(__file__).parent / "vectors.safetensors"
 _MAX_CACHED = 100_000
 """Words whose vectors are kept in memory."""
+_MAX_CHARS = 40
+"""Longer words are cut."""
 
 
 class WordVectors:
@@ -36,9 +38,10 @@ class WordVectors:
             table: A vector per subword of the bundled tokenizer (V, D).
             scales: What each vector is multiplied by (V).
         """
-        self._table, self._scales = table, scales
         self._tokenizer = Tokenizer.from_file(str(BUNDLED_MODELS / DEFAULT_MODEL / TOKENIZER))
-        self._rows: dict[str, NDArray[np.float32]] = {}
+        self._table, self._scales = table, scales.copy()
+        self._scales[self._tokenizer.token_to_id("[UNK]")] = 0  # says nothing
+        self._vectors: dict[str, NDArray[np.float32]] = {}
 
     @property
     def dim(self) -> int:
@@ -47,20 +50,26 @@ class WordVectors:
 
     def subwords(self, word: str) -> list[int]:
         """Return the subwords of a word."""
-        found: list[int] = self._tokenizer.encode(word, add_special_tokens=False).ids
+        known = word.encode("utf-8", "replace").decode()  # without lone surrogates
+        found: list[int] = self._tokenizer.encode(known, add_special_tokens=False).ids
         return found
 
     def add_words(self, words: Sequence[str]) -> NDArray[np.float32]:
         """Return the sum of the vectors of words (D)."""
-        rows = self._rows
+        total = np.zeros(self.dim, np.float32)
         for word in words:
-            if word not in rows:
-                if len(rows) >= _MAX_CACHED:
-                    rows = self._rows = {}
-                ids = self.subwords(word)
-                rows[word] = self._scales[ids] @ self._table[ids].astype(np.float32)
-        found = [rows[word] for word in words if word in rows]
-        return np.sum(found, axis=0, dtype=np.float32) if found else np.zeros(self.dim, np.float32)
+            total += self._vector(word[:_MAX_CHARS])
+        return total
+
+    def _vector(self, word: str) -> NDArray[np.float32]:
+        found = self._vectors.get(word)
+        if found is None:
+            ids = self.subwords(word)
+            found = self._scales[ids] @ self._table[ids].astype(np.float32)
+            if len(self._vectors) >= _MAX_CACHED:
+                self._vectors = {}
+            self._vectors[word] = found
+        return found
 
 
 def normalize(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
