@@ -21,6 +21,7 @@ from capsar.bundle import (
     ENCODER,
     FILES,
     OPINIONS,
+    THEMES,
     TOKENIZER,
     find_bundle,
     write_bundle,
@@ -153,7 +154,7 @@ def test_a_model_is_downloaded_verified_and_cached(hub: Hub, tmp_path: Path) -> 
     cache = tmp_path / "cache"
     assert load_remotely(hub, cache, settings="revision='v1'") in POLARITIES
     fetched = {path.rpartition("/")[2] for path in hub.requested if "/resolve/" in path}
-    assert fetched == {*FILES} - {OPINIONS}
+    assert fetched == {*FILES} - {OPINIONS, THEMES}
     assert not any("sub/" in path for path in hub.requested)
     snapshot = cache / "hub" / "models--capsar--small" / "snapshots" / COMMIT
     assert (snapshot / ENCODER).is_symlink()  # otherwise this test would not cover links

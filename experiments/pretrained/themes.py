@@ -79,7 +79,7 @@ class Prepared:
     sets: list[dict[str, Tensor]]
 
 
-def read_parts(part: str) -> dict[str, Part]:
+def read_annotation(part: str) -> dict[str, Part]:
     """Read the annotation of a part of the corpus, by family."""
     records = {}
     with (CORPUS / f"{part}.jsonl").open(encoding="utf-8") as lines:
@@ -433,8 +433,10 @@ def add_theme_head(name: str, folder: Path, seed: int = 0) -> dict[str, Any]:
         vectors, table = distill_vectors()
     else:
         vectors, _ = read_vectors()
-    train = {k: prepare(part, engine, vectors) for k, part in read_parts("train").items()}
-    held_out = {k: prepare(part, engine, vectors) for k, part in read_parts("validation").items()}
+    train = {k: prepare(part, engine, vectors) for k, part in read_annotation("train").items()}
+    held_out = {
+        k: prepare(part, engine, vectors) for k, part in read_annotation("validation").items()
+    }
     hidden_dim = next(iter(train.values())).mentions.shape[1]
     adapt: nn.Linear | nn.Identity = nn.Identity()
     heads = [ThemeHead(vectors.dim, hidden_dim, uses_states=True)]

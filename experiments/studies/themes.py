@@ -29,7 +29,7 @@ from capsar.schema import Polarity
 from capsar.themes.schema import Themes, read_themes
 from evaluate import rounded
 from pretrained.sets import BUNDLED
-from pretrained.themes import read_parts
+from pretrained.themes import read_annotation
 from run import CONFIGS, RESULTS, describe_study, prepare_process, write_json
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ def assign_untuned(
 def choose_thresholds(encoder: UntunedEncoder) -> dict[str, float]:
     """Return the thresholds of the baselines with the best F1 on the corpus' validation part."""
     scores: dict[str, list[tuple[float, bool, bool]]] = {"sentence": [], "mention": []}
-    for part in read_parts("validation").values():
+    for part in read_annotation("validation").values():
         for one in part.sets:
             themes = Themes.from_dicts(
                 {k: theme[k] for k in ("name", "description", "terms")} for theme in one.themes

@@ -24,7 +24,8 @@ class FailingAnalyzer:
     def __init__(self) -> None:
         self.num_texts = 0
 
-    def analyze_stream(self, texts: Any) -> Any:
+    def analyze_stream(self, texts: Any, *, themes: None) -> Any:
+        assert themes is None
         for text in texts:
             self.num_texts += 1
             if "x" in text:

@@ -11,10 +11,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import save
 from synthetic_reviews import write_reviews
 
 from capsar import AspectSpan, load
-from capsar.bundle import OPINIONS, open_bundle
+from capsar.bundle import CONFIG, MANIFEST, OPINIONS, THEMES, open_bundle, write_bundle
 from capsar.config import run_config
 from capsar.errors import DataError
 from capsar.evaluation.opinions import evaluate_opinions
@@ -30,6 +31,7 @@ from capsar.inference.decoding import (
 from capsar.inference.engine import Engine
 from capsar.inference.inputs import Request
 from capsar.model.opinion_head import OpinionHead
+from capsar.themes.matcher import HEAD
 from capsar.tokenizer import tokenize_words, words_within
 from capsar.training.export import export_opinions, store_int8
 from capsar.training.initialize import fine_tune_settings
@@ -223,12 +225,18 @@ def test_head_can_be_replaced(with_head: Path, tmp_path: Path) -> None:
     assert "opinion" in open_bundle(tmp_path / "again").config["calibration"]
 
 
-def test_fine_tuning_keeps_the_head(with_head: Path, tmp_path: Path) -> None:
-    sections = fine_tune_settings(str(with_head))
+def test_fine_tuning_keeps_the_heads(with_head: Path, tmp_path: Path) -> None:
+    bundle = open_bundle(with_head)
+    kept = [name for name in bundle.files if name not in (CONFIG, MANIFEST)]
+    files = {name: bundle.path(name).read_bytes() for name in kept}
+    themes = save({name: np.ones(1, np.float32) for name in HEAD})
+    write_bundle(tmp_path / "themed", bundle.config, files | {THEMES: themes})
+    sections = fine_tune_settings(str(tmp_path / "themed"))
     sections["train"] |= {"max_epochs": 1, "learning_rate": 1e-9}
     sections["data"] = {"train": str(write_reviews(tmp_path / "reviews.csv", 60))}
     tuned = open_bundle(train(run_config(sections), tmp_path / "run").bundle)
     before = open_bundle(with_head)
+    assert tuned.path(THEMES).read_bytes() == themes
     assert tuned.path(OPINIONS).read_bytes() == before.path(OPINIONS).read_bytes()
     assert tuned.config["opinion_bias"] == before.config["opinion_bias"]
     opinion = before.config["calibration"]["opinion"]

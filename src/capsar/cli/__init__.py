@@ -20,6 +20,7 @@ from capsar.cli.models import inspect_command, models_command
 from capsar.cli.report import report_command
 from capsar.cli.score import score_command
 from capsar.cli.serve import serve_command
+from capsar.cli.themes import themes_app
 from capsar.cli.train import train_command
 from capsar.errors import CapsarError
 from capsar.version import __version__
@@ -35,6 +36,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 app.add_typer(data_app, name="data")
+app.add_typer(themes_app, name="themes")
 app.command("analyze")(analyze_command)
 app.command("train")(train_command)
 app.command("evaluate")(evaluate_command)

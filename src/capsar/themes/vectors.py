@@ -7,7 +7,6 @@ have short vectors, so the vector of a text is the plain sum of its words.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,10 +17,11 @@ from capsar.bundle import BUNDLED_MODELS, DEFAULT_MODEL, TOKENIZER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
-VECTORS = Path(__file__).parent / "vectors.safetensors"
+VECTORS = BUNDLED_MODELS / "themes.safetensors"
 _MAX_CACHED = 100_000
 """Words whose vectors are kept in memory."""
 _MAX_CHARS = 40
