@@ -289,6 +289,21 @@ def theme_validation(_: Results) -> str:
     return table(header, rows)
 
 
+def suggested_themes(results: Results) -> str:
+    """Return how often a reader agrees with suggested themes."""
+    found = results.read("suggested-themes")
+    if not found:
+        return ""
+    domains = listed(
+        [f"{number(share)} ({name.replace('_', ', ')})" for name, share in found["domains"].items()]
+    )
+    return paragraph(
+        f"Suggested themes: of {found['mentions']} mentions drawn from the ten largest suggested "
+        f"themes of three domains ({found['reviews']:,} reviews), an independent reader found "
+        f"{number(found['right'])} to belong to their theme: {domains}."
+    )
+
+
 _THEME_LEVELS = ("fine", "medium", "coarse")
 _RANKINGS = {
     "importance": "importance (shown)",
