@@ -35,16 +35,17 @@ MODEL = "base"
 
 
 def draw() -> None:
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    FOLDER.mkdir(parents=True)
+    FOLDER.mkdir(parents=True, exist_ok=True)
     generator = random.Random(0)
     lines, sizes = [], {}
     for number, domain in enumerate(DOMAINS):
         path = data_folder() / "data" / "unlabelled" / "fdu-mtl" / f"{domain}.task.unlabel"
         texts = path.read_text(encoding="utf-8", errors="replace").splitlines()[:REVIEWS]
         source = FOLDER / f"{domain}.parquet"
-        pq.write_table(pa.table({"text": texts}), source)
+        if not source.exists():
+            pq.write_table(pa.table({"text": texts}), source)
         plain, themed = FOLDER / f"{domain}-plain", FOLDER / f"{domain}-themed"
+        shutil.rmtree(themed, ignore_errors=True)
         score([str(source)], str(plain), ScoreOptions(model=MODEL))
         themes, _ = suggest_themes(plain, THEMES)
         options = ScoreOptions(model=MODEL, keep=("text",), themes=Themes(tuple(themes)))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 NAMES = {
     "delivery": 30, "shipping": 20, "courier": 8, "package": 6,
     "screen": 25, "display": 15, "resolution": 5, "brightness": 4,
-    "waiter": 22, "waitress": 12, "staff": 18, "bartender": 4,
+    "🍕": 9, "waiter": 22, "waitress": 12, "staff": 18, "bartender": 4,
 }  # fmt: skip
 
 

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
 _MAX_ASPECTS = 800
 """Only the most frequent aspects are clustered."""
-_CLUSTERS_PER_THEME = 2
-"""Clusters that are formed for each theme that is kept; the others stay without a theme."""
+_MIN_MENTIONS = 2
+_MAX_DISTANCE = 0.65
+"""The largest mean cosine distance at which clusters are joined. Small ones are no themes."""
 _MAX_TERMS = 25
 _NAMED = 3
 """How many central aspects a description names."""
@@ -47,12 +48,18 @@ def suggest_themes(scored: str | Path, number: int = 12) -> tuple[list[Theme], l
         raise ConfigError(f"The number of themes must be 1 or more, got {number}")
     if not all(map(find_spec, ("duckdb", "scipy", "snowballstemmer", "symspellpy"))):
         raise MissingExtraError("analyst", "Suggesting themes")
-    aspects = [one for one in merge_names(_count_names(scored)) if words_of(one.name)]
+    aspects = [
+        one
+        for one in merge_names(_count_names(scored))
+        if one.mentions >= _MIN_MENTIONS and words_of(one.name)
+    ]
     aspects = sorted(aspects, key=lambda one: (-one.mentions, one.name))[:_MAX_ASPECTS]
+    vectors = _embed(aspects) if aspects else np.zeros((0, 1), np.float32)
+    known = np.flatnonzero(vectors.any(1))  # not only unknown signs
+    aspects, vectors = [aspects[row] for row in known.tolist()], vectors[known]
     if len(aspects) < 2 * number:
         raise DataError(f"{len(aspects)} aspects are too few for {number} themes")
-    vectors = _embed(aspects)
-    clusters = _cluster(vectors, _CLUSTERS_PER_THEME * number)
+    clusters = _cluster(vectors)
     clusters.sort(key=lambda rows: -sum(aspects[row].mentions for row in rows))
     themes = [_make_theme([aspects[row] for row in rows], vectors[rows]) for rows in clusters]
     counts = [sum(aspects[row].mentions for row in rows) for rows in clusters]
@@ -92,12 +99,11 @@ def _embed(aspects: Iterable[MergedAspect]) -> NDArray[np.float32]:
     return normalize(np.stack([vectors.add_words(words_of(one.name)) for one in aspects]))
 
 
-def _cluster(vectors: NDArray[np.float32], number: int) -> list[list[int]]:
-    """Return the rows of each of so many clusters (Ward's method)."""
+def _cluster(vectors: NDArray[np.float32]) -> list[list[int]]:
+    """Return the rows of each cluster (average linkage)."""
     from scipy.cluster.hierarchy import fcluster, linkage
 
-    number = min(number, len(vectors))
-    labels = fcluster(linkage(vectors, "ward"), number, "maxclust")
+    labels = fcluster(linkage(vectors, "average", metric="cosine"), _MAX_DISTANCE, "distance")
     order = np.argsort(labels, kind="stable")
     edges = [0, *(np.flatnonzero(np.diff(labels[order])) + 1).tolist(), len(order)]
     return [order[start:end].tolist() for start, end in pairwise(edges)]
