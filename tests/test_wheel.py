@@ -130,14 +130,14 @@ def test_the_sdist_holds_what_is_tracked_and_nothing_else(dist: Path) -> None:
 
 
 def test_the_wheel_is_small_and_carries_its_attributions(wheel: Path) -> None:
-    assert wheel.stat().st_size <= 45e6
+    assert wheel.stat().st_size <= 48e6
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         notice = archive.read("capsar/models/NOTICE.md").decode()
     for owner in ("MAMS", "Bing Liu", "CC BY 4.0", "GloVe", "all-MiniLM-L6-v2", "Apache License"):
         assert owner in notice
     models = {name.split("/")[2] for name in names if re.match(r"capsar/models/\w+/", name)}
-    sizes = {"base": 30e6, "fast": 12e6}
+    sizes = {"base": 32e6, "fast": 13e6}
     assert models == set(sizes)
     for model in models:
         folder = ROOT / "src" / "capsar" / "models" / model

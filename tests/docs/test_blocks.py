@@ -13,6 +13,7 @@ import pytest
 from markdown_pages import PAGES, Block, blocks_of, is_as_shown
 from page_runner import PageRunner
 
+from capsar import Themes
 from capsar.config import run_config
 from capsar.data.readers import read_examples
 
@@ -81,6 +82,8 @@ def test_every_block_is_run_or_excused(page: Path, tmp_path: Path) -> None:
         elif block.language == "json":
             (tmp_path / "shown.jsonl").write_text(block.code)
             assert list(read_examples(tmp_path / "shown.jsonl")), location
+        elif block.language == "toml" and "[[theme]]" in block.code:
+            Themes.parse(block.code)
         elif block.language == "toml":
             run_config(tomllib.loads(block.code))
         elif block.language == "text":
