@@ -8,17 +8,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save
 from typer.testing import CliRunner
 
 from capsar import Analyzer, Theme, Themes, load, read_themes
 from capsar.bulk.job import ScoreOptions
 from capsar.bulk.run import score
-from capsar.bundle import BUNDLED_MODELS, CONFIG, MANIFEST, THEMES, find_bundle, write_bundle
+from capsar.bulk.scoring import ASPECTS
+from capsar.bundle import CONFIG, MANIFEST, THEMES, find_bundle, write_bundle
 from capsar.cli import app
 from capsar.errors import ArtifactError, ConfigError, DataError
 from capsar.reporting.options import ReportOptions
@@ -243,8 +246,6 @@ def test_scoring_with_themes_and_reporting(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="themes"):  # other themes are another job
         score([str(tmp_path / "reviews.csv")], str(output), replace(options, themes="apps"))
     content = report(output, tmp_path / "report.json", ReportOptions())
-    sentences = [s for aspect in content["aspects"] for s in aspect.get("sentences", [])]
-    assert all(len(s["text"]) > end - start for s in sentences for start, end, _ in s["marks"])
     explicit = sum(not m["implicit"] for row in rows for m in row["aspects"] or [])
     assert content["totals"]["mentions"] == explicit
 
@@ -263,6 +264,25 @@ def test_the_command_shows_themes(tmp_path: Path) -> None:
     assert "soup [Food]: positive" in result.output
 
 
-def test_the_bundled_heads_belong_to_the_vectors() -> None:
-    for name in ("base", "fast"):
-        assert THEMES in find_bundle(BUNDLED_MODELS / name).files
+def test_reports_do_not_mark_implicit_mentions(tmp_path: Path) -> None:
+    text = "The staff was nice but it took three weeks to arrive."
+    blank = {field.name: None for field in ASPECTS.value_type} | {"polarity": "positive"}
+    blank |= {"confidence": 0.9, "aspect_confidence": 0.9, "implicit": False}
+    implicit = {"text": text, "start": 0, "end": len(text), "implicit": True}
+    aspects = [[blank | {"text": "staff", "start": 4, "end": 9}, blank | implicit]]
+    columns = {"text": [text], "aspects": pa.array(aspects, ASPECTS)}
+    (tmp_path / "scored").mkdir()
+    table = pa.table(columns | {"error": pa.nulls(1, pa.string())})
+    pq.write_table(table, tmp_path / "scored" / "part.parquet")
+    content = report(tmp_path / "scored", None, ReportOptions(text_column="text"))
+    marks = [sentence["marks"] for own in content["sentences"] for sentence in own]
+    assert [[tuple(mark) for mark in own] for own in marks] == [[(4, 9, "positive")]]
+
+
+@pytest.mark.parametrize("name", ["base", "fast"])
+def test_a_head_of_other_vectors_is_refused(name: str) -> None:
+    head = dict(load_arrays(find_bundle(name).path(THEMES).read_bytes()))
+    assert ThemeMatcher(SHOP, head).themes == SHOP
+    head["mention"] = head["mention"][:, :-1]
+    with pytest.raises(ArtifactError, match="other word vectors"):
+        ThemeMatcher(SHOP, head)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, overload
-from unicodedata import normalize
 
 import numpy as np
 
@@ -32,7 +31,7 @@ from capsar.inference.inputs import (
 )
 from capsar.inference.rendering import AnalyzedText
 from capsar.schema import CLASSES
-from capsar.themes.matcher import NO_THEME, StateFeatures, ThemeMatcher
+from capsar.themes.matcher import NO_THEME, StateFeatures, ThemeMatcher, fold
 from capsar.themes.schema import as_themes
 from capsar.tokenizer import SEGMENTATION, Span, tokenize_words
 
@@ -580,9 +579,7 @@ def _match(
     """Return the themes of each sentence's mentions, and its implicit themes."""
     if not requests:
         return []
-    sentences = [
-        [normalize("NFC", word).lower() for word in request.tokens()] for request in requests
-    ]
+    sentences = [list(map(fold, request.tokens())) for request in requests]
     mentions = [
         words[first:end]
         for words, found in zip(sentences, extracted, strict=True)

@@ -42,11 +42,14 @@ class StateFeatures:
     """The mean and the maximum of each sentence's states (S, 2H)."""
 
 
+def fold(word: str) -> str:
+    """Return a word as it is matched: in lower case and composed Unicode."""
+    return unicodedata.normalize("NFC", word).lower()
+
+
 def words_of(text: str) -> list[str]:
-    """Return the words of a text in lower case, in composed Unicode."""
-    return [
-        unicodedata.normalize("NFC", text[start:end]).lower() for start, end in tokenize_words(text)
-    ]
+    """Return the folded words of a text."""
+    return [fold(text[start:end]) for start, end in tokenize_words(text)]
 
 
 def _singular(word: str) -> str:
@@ -137,8 +140,8 @@ class ThemeMatcher:
         of a theme that one of its mentions has, or whose excluded terms it contains.
 
         Args:
-            sentences: The words of each sentence, in lower case.
-            mentions: The words of each mention, in lower case.
+            sentences: The folded words of each sentence.
+            mentions: The folded words of each mention.
             owners: The sentence of each mention.
             features: The pooled states, if the model has a theme head.
         """
