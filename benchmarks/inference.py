@@ -1,10 +1,11 @@
-"""Inference speed on one thread: `python benchmarks/inference.py [graphs|models]`.
+"""Inference speed on one thread: `python benchmarks/inference.py [graphs|models|frames]`.
 
 `graphs` (the default) uses a network of the paper's sizes and sentences of random words with the
 lengths of review sentences: ONNX graphs, analyzer, torch and the memory of a stream. `models`
-measures the bundled models on the smoke set, with and without given aspects, and their sizes. Calls
-are timed in turn; a ratio is the median over the turns. Writes `results/inference.json` or
-`results/models.json`.
+measures the bundled models on the smoke set, with and without given aspects, opinion phrases and
+themes, and their sizes. Calls are timed in turn; a ratio is the median over the turns. `frames`
+analyzes data frames of 100,000 rows with `fast`. Writes `inference.json`, `models.json` or
+`frames.json` in `results`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import random
 import statistics
 import sys
 import tempfile
+import time
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -36,6 +38,7 @@ from capsar.bundle import (
 from capsar.config import ModelConfig
 from capsar.inference.analyzer import load
 from capsar.inference.engine import Engine, PaddedBatch
+from capsar.themes.schema import as_themes
 from capsar.tokenizer import SEGMENTATION, WordTokenizer
 from measure import (
     ROOT,
@@ -58,6 +61,7 @@ if TYPE_CHECKING:
 
 WORDS, SENTENCES, TURNS, BATCH = 20_000, 1024, 15, 64
 MODEL_TURNS, MODEL_REPEATS = 7, 8
+FRAME_ROWS = 100_000
 
 
 def vocabulary() -> list[str]:
@@ -221,6 +225,7 @@ def measure_models() -> None:
     aspects = [[one["aspect"] for one in e["aspects"]] for e in examples] * MODEL_REPEATS
     names = bundled_models()
     calls: dict[str, Callable[[], object]] = {}
+    themes = as_themes("electronics")
     with tempfile.TemporaryDirectory() as folder:
         for name in names:
             analyzer = load(name, threads=1)
@@ -228,6 +233,7 @@ def measure_models() -> None:
             calls[f"{name}_given"] = partial(analyzer.classify, texts, aspects)
             plain = load(without_opinions(name, Path(folder) / name), threads=1)
             calls[f"{name}_without_opinions"] = partial(plain.analyze, texts)
+            calls[f"{name}_themes"] = partial(analyzer.analyze, texts, themes=themes)
         seconds = time_in_turn(calls, MODEL_TURNS)
     metrics = {
         f"{key}_sentences_per_s": len(texts) / statistics.median(some)
@@ -238,11 +244,40 @@ def measure_models() -> None:
     for name in names:
         without = seconds[f"{name}_without_opinions"]
         metrics[f"{name}_opinions_speed"] = median_ratio(without, seconds[name])
+        metrics[f"{name}_themes_speed"] = median_ratio(seconds[name], seconds[f"{name}_themes"])
         files = (BUNDLED_MODELS / name).iterdir()
         metrics[f"{name}_mb"] = sum(file.stat().st_size for file in files) / 1e6
     with tempfile.TemporaryDirectory() as folder:
         metrics["wheel_mb"] = build_wheel(Path(folder)).stat().st_size / 1e6
     write_result("models", metrics, ("onnxruntime",))
+
+
+def measure_frames() -> None:
+    """Analyze frames of three libraries, and the same texts without a frame."""
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    examples = json.loads((ROOT / "tests" / "regression" / "smoke_set.json").read_bytes())
+    texts = [examples[row % len(examples)]["text"] for row in range(FRAME_ROWS)]
+    columns = {"id": list(range(FRAME_ROWS)), "review": texts}
+    analyzer = load("fast", threads=1)
+    start = time.perf_counter()
+    mentions = sum(map(len, analyzer.analyze_stream(texts)))
+    plain = time.perf_counter() - start
+    metrics: dict[str, float] = {"rows": FRAME_ROWS, "mentions": mentions}
+    for name, frame in (
+        ("pandas", pd.DataFrame(columns)),
+        ("polars", pl.DataFrame(columns)),
+        ("arrow", pa.table(columns)),
+    ):
+        start = time.perf_counter()
+        found = analyzer.analyze_frame(frame, text="review", progress=False)
+        metrics[f"{name}_speed"] = plain / (time.perf_counter() - start)
+        assert type(found) is type(frame)
+        metrics[f"{name}_rows"] = len(found)
+    metrics["peak_mb"] = peak_memory_mb()
+    write_result("frames", metrics, ("onnxruntime", "narwhals", "pandas", "polars", "pyarrow"))
 
 
 def without_opinions(name: str, folder: Path) -> Path:
@@ -260,5 +295,7 @@ if __name__ == "__main__":
             stream(folder, int(number))
         case ["models"]:
             measure_models()
+        case ["frames"]:
+            measure_frames()
         case _:
             measure_graphs()

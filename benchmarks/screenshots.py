@@ -1,7 +1,7 @@
 """Take the screenshots of the docs: `python benchmarks/screenshots.py [page|report]`.
 
-`page` writes docs/figures/page-*.png from a running service, `report` docs/figures/report-*.png
-from the example reviews.
+`page` writes docs/figures/page-*.png from a running service, `report` docs/figures/report-*.png and
+gallery-*.png from the reports of `examples/gallery.py`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Literal
 
 from playwright.sync_api import sync_playwright
 
-from capsar.bulk.job import ScoreOptions
-from capsar.bulk.run import score
-from capsar.reporting.options import ReportOptions
-from capsar.reporting.run import report
 from capsar.serve.settings import Settings
 from measure import ROOT
 from serve.service import running
+
+sys.path.insert(0, str(ROOT / "examples"))
+from gallery import GALLERY, build
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -58,17 +57,19 @@ def take_page(browser: Browser, scratch: Path) -> None:
 
 
 def take_report(browser: Browser, scratch: Path) -> None:
-    options = ScoreOptions(text_column="review", keep=("id", "product", "date", "review"))
-    score(ROOT / "examples" / "coffee-reviews.csv", scratch / "scored", options)
-    file = scratch / "report.html"
-    report(scratch / "scored", file, ReportOptions(by="product", over="date", threads=1))
-    light = open_page(browser, file.as_uri(), 1160, 1460, "light")
-    light.locator("#confidence[data-drawn]").wait_for(state="attached")
-    light.screenshot(path=FIGURES / "report-light.png")
-    dark = open_page(browser, file.as_uri(), 1160, 900, "dark")
-    dark.get_by_role("button", name="coffee", exact=True).last.click()
-    dark.locator("#drill-trend[data-drawn]").wait_for()
-    dark.screenshot(path=FIGURES / "report-dark.png")
+    for name in GALLERY:
+        file = build(name, scratch)
+        page = open_page(browser, file.as_uri(), 1160, 1300, "light")
+        page.locator("#drivers-chart[data-drawn]").wait_for(state="attached")
+        page.screenshot(path=FIGURES / f"gallery-{name}.png")
+        if name == "hotels":
+            page.set_viewport_size({"width": 1160, "height": 2400})
+            page.wait_for_timeout(1000)
+            page.screenshot(path=FIGURES / "report-light.png")
+            dark = open_page(browser, file.as_uri(), 1160, 1100, "dark")
+            dark.locator("#matters").get_by_role("button", name="Room", exact=True).click()
+            dark.locator("#drill-trend[data-drawn]").wait_for()
+            dark.screenshot(path=FIGURES / "report-dark.png")
 
 
 def main(*names: str) -> None:

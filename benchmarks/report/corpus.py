@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from capsar.schema import CLASSES
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -118,6 +119,33 @@ def write_scored(
     (folder / "_job" / "job.json").write_text(json.dumps({"options": options}))
     (folder / "_SUCCESS").touch()
     return folder
+
+
+def add_ratings(
+    file: Path, effects: Mapping[str, NDArray[np.float64]], chance: np.random.Generator
+) -> None:
+    """Add a column of stars whose mean is linear in what a review criticizes and praises.
+
+    Args:
+        file: A scored Parquet file.
+        effects: By aspect, of a negative mention and of a positive one; at most .4 each.
+        chance: The random numbers.
+    """
+    table = pq.read_table(file)
+    names = {way: name.split("|")[0] for name in NAMES for way in name.split("|")}
+    signs = {"negative": 0, "positive": 1}
+    means = []
+    for mentions in table["aspects"].to_pylist():
+        found = {(names.get(one["text"], ""), one["polarity"]) for one in mentions or ()}
+        means.append(
+            3 + sum(effects[name][signs[sign]] for name, sign in found
+                    if name in effects and sign in signs)
+        )  # fmt: skip
+    # Whole stars with exactly that mean: rounded up or down at random, then moved either way.
+    stars = np.floor(np.array(means) + chance.random(len(means)))
+    moved = chance.choice((-1, 0, 1), len(means), p=(0.3, 0.4, 0.3))
+    stars += np.where((stars > 1) & (stars < 5), moved, 0)
+    pq.write_table(table.append_column("stars", pa.array(stars)), file)
 
 
 def scored_table(world: World, rows: int, chance: np.random.Generator, first: int = 0) -> Any:  # noqa: ANN401

@@ -1,9 +1,10 @@
-"""Correctness and scaling of reports: `python benchmarks/report/main.py truth|labelled|scale`.
+"""Correctness and scaling of reports: `python benchmarks/report/main.py PART`.
 
 `truth` reports on synthetic corpora with known shares, and counts how often intervals contain them
-and how often equal groups are called different. `labelled` compares predicted with labelled shares
-of the frequent aspects of test sets. `scale` reports on 500,000 and on 5,000,000 scored rows, each
-in a fresh process. Each part adds its metrics to `results/report.json`.
+and how often equal groups are called different. `drivers` does the same for known effects on the
+rating. `languages` identifies the language of reviews. `labelled` compares predicted with labelled
+shares of the frequent aspects of test sets. `scale` reports on 500,000 and on 5,000,000 scored rows,
+each in a fresh process. Each part adds its metrics to `results/report.json`.
 """
 
 from __future__ import annotations
@@ -28,18 +29,27 @@ from capsar import load
 from capsar.data.catalog import test_examples
 from capsar.evaluation.evaluate import labeled
 from capsar.reporting.aspect_names import merge_names
+from capsar.reporting.drivers import SIGNS
+from capsar.reporting.languages import ENGLISH, identify_language
 from capsar.reporting.options import ReportOptions
 from capsar.reporting.run import report
 from capsar.reporting.statistics import AspectCounts, estimate_shares
 from capsar.schema import CLASSES
 from measure import ROOT, peak_memory_mb, run_fresh, write_result
-from report.corpus import NAMES, World, write_scored
+from report.corpus import NAMES, World, add_ratings, write_scored
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 WORLDS, ROWS = 8, 8_000
+DRIVER_WORLDS = 120
+DRIVER_FEW = 60
+"""Effects that fewer reviews show are counted separately as well."""
 SMALL, LARGE = 500_000, 5_000_000
+FOREIGN = ROOT / "tests" / "reporting" / "foreign_reviews.tsv"
+"""Reviews in other languages, written for this project."""
+MIXED = ("hi-Latn", "en-es")
+"""Romanized Hindi, and English mixed with Spanish."""
 PAIRS = ROOT / "tests" / "reporting" / "aspect_names.toml"
 MODELS = ("base", "fast")
 SETS = ("semeval14-restaurants", "semeval14-laptops", "semeval16-restaurants-english", "television")
@@ -96,15 +106,68 @@ def _check(content: dict[str, Any], shares: NDArray[np.float64]) -> dict[str, li
             inside.setdefault(name, []).extend(hits)
 
     known = [spellings.split("|")[0] for spellings in NAMES]
-    finest = content["by_group_and_period"]
-    for aspect, by_group_and_period in zip(content["aspects"], finest, strict=True):
+    for aspect in content["aspects"]:
         if aspect["name"] in known:
             own = shares[known.index(aspect["name"])]
-            check("product_and_month", by_group_and_period, own)
+            check("product_and_month", aspect["by_group_and_period"], own)
             check("product", aspect["by_group"], own.mean(1))
             check("month", aspect["by_period"], own.mean(0))
             check("whole", aspect, own.mean((0, 1)))
     return inside
+
+
+def drivers() -> dict[str, float]:
+    """Count how often intervals contain the known effects of criticism and praise on the rating."""
+    hits: dict[str, list[bool]] = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        for seed in range(DRIVER_WORLDS):
+            chance = np.random.default_rng([seed, 1])
+            rows = int(chance.choice((1_000, 2_000, 6_000)))
+            folder = Path(scratch) / "scored"
+            shutil.rmtree(folder, ignore_errors=True)
+            write_scored(folder, World(seed=seed, tail=100), rows, seed=seed)
+            effects = {name.split("|")[0]: chance.uniform(-0.4, 0.4, 2) for name in NAMES[:8]}
+            for file in folder.glob("*.parquet"):
+                add_ratings(file, effects, chance)
+            content = report(folder, None, ReportOptions(rating="stars", threads=1))
+            for aspect in content["aspects"]:
+                for place, sign in enumerate(SIGNS):
+                    found = aspect.get("rating", {}).get(str(sign))
+                    if aspect["name"] in effects and found:
+                        _, low, high = found["effect"]
+                        is_inside = bool(low <= effects[aspect["name"]][place] <= high)
+                        few = "few" if found["reviews"] < DRIVER_FEW else "many"
+                        hits.setdefault(few, []).append(is_inside)
+    together = [one for group in hits.values() for one in group]
+    metrics: dict[str, float] = {"driver_worlds": DRIVER_WORLDS}
+    for name, group in {"all": together, **hits}.items():
+        metrics |= {
+            f"driver_intervals_{name}": len(group),
+            f"driver_coverage_{name}": float(np.mean(group)),
+        }
+    return metrics
+
+
+def languages() -> dict[str, float]:
+    """Count English sentences that are called something else, and other reviews that are found."""
+    metrics: dict[str, float] = {}
+    english: list[str] = []
+    for part in ("validation", "test"):
+        lines = (ROOT / "corpus" / f"{part}.jsonl").read_text(encoding="utf-8").splitlines()
+        english += [json.loads(line)["text"] for line in lines]
+    wrong = sum(identify_language(text) != ENGLISH for text in english)
+    metrics |= {"english_sentences": len(english), "english_wrong": wrong / len(english)}
+    found: dict[bool, list[bool]] = {True: [], False: []}
+    for line in FOREIGN.read_text(encoding="utf-8").splitlines():
+        code, text = line.split("\t")
+        found[code in MIXED].append(identify_language(text) != ENGLISH)
+    for is_mixed, hits in found.items():
+        name = "mixed" if is_mixed else "foreign"
+        metrics |= {f"{name}_reviews": len(hits), f"{name}_found": float(np.mean(hits))}
+    start = time.perf_counter()
+    for text in english:
+        identify_language(text)
+    return metrics | {"languages_per_s": len(english) / (time.perf_counter() - start)}
 
 
 def labelled() -> dict[str, float]:
@@ -182,7 +245,14 @@ if __name__ == "__main__":
         case ["one", folder, output]:
             one(folder, output)
         case [name]:
-            metrics = {"truth": truth, "labelled": labelled, "scale": scale}[name]()
+            parts = {
+                "truth": truth,
+                "drivers": drivers,
+                "languages": languages,
+                "labelled": labelled,
+            }
+            parts["scale"] = scale
+            metrics = parts[name]()
             write_result("report", metrics, ("duckdb", "pyarrow", "onnxruntime"), part=name)
         case _:
             print(__doc__)

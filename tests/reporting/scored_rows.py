@@ -34,6 +34,9 @@ _MENTION = pa.struct(
                 )
             ),
         ),
+        ("theme", pa.string()),
+        ("theme_confidence", pa.float32()),
+        ("implicit", pa.bool_()),
     ]
 )
 _POLARITIES = {"+": "positive", "o": "neutral", "-": "negative"}
@@ -44,9 +47,12 @@ def row(
 ) -> dict[str, Any]:
     """Return a row: `"soup:- staff:+.9"` is two mentions, the second with a confidence.
 
-    `"soup:-|very_cold|bland"` has two opinion phrases.
+    `"soup:-|very_cold|bland"` has two opinion phrases, `"soup:-@Food"` a theme, and `"*:-@Service"`
+    is an implicit mention: the whole text.
     """
-    mentioned = [note.rpartition(":") for note in notes.split()]
+    split = [note.partition("@") for note in notes.split()]
+    themes = [theme.replace("_", " ") or None for _, _, theme in split]
+    mentioned = [note.rpartition(":") for note, _, _ in split]
     names = [name.replace("_", " ") for name, _, _ in mentioned]
     found = [sign.replace("_", " ").split("|")[1:] for _, _, sign in mentioned]
     mentioned = [(name, colon, sign.partition("|")[0]) for name, colon, sign in mentioned]
@@ -54,22 +60,27 @@ def row(
         endings = [" and ".join(phrases) or "here" for phrases in found]
         text = " ".join(f"The {a} {b}." for a, b in zip(names, endings, strict=True))
     mentions, position = [], 0
-    for name, (_, _, sign), phrases in zip(names, mentioned, found, strict=True):
-        position = text.index(name, position)
+    for name, (_, _, sign), phrases, theme in zip(names, mentioned, found, themes, strict=True):
+        is_implicit = name == "*"
+        position = 0 if is_implicit else text.index(name, position)
+        end = len(text) if is_implicit else position + len(name)
         polarity = _POLARITIES[sign[0]]
         mentions.append(
             {
-                "text": name,
+                "text": text[position:end],
                 "start": position,
-                "end": position + len(name),
+                "end": end,
                 "polarity": polarity,
                 "scores": {one: float(one == polarity) for one in _POLARITIES.values()},
                 "confidence": float(sign[1:]) if sign[1:] else None,
                 "aspect_confidence": None,
                 "opinions": [_opinion(text, phrase, position) for phrase in phrases],
+                "theme": theme,
+                "theme_confidence": None if theme is None else 0.9,
+                "implicit": is_implicit,
             }
         )
-        position += len(name)
+        position = 0 if is_implicit else end
     return {**kept, "text": text, "aspects": None if error else mentions, "error": error}
 
 

@@ -34,17 +34,17 @@ def corpus(folder: Path) -> Path:
         good = "+" if index % 3 or index % 4 else "-"
         said = ("|slow", "|very_slow|rude", "|<i>odd</i>")[index % 3]
         notes = f"soup:{good}.9 staff:-.8{said} bill:{'o+'[index % 2]}.7"
-        rows.append(row(notes, shop=shop, day=day))
-    rows += [row("broth:-.9", HOSTILE, shop="north", day="2026-02-02")]
-    rows += [row(f"{NAME}:+.9", f"A {NAME} here.", shop="south", day="2026-02-02")] * 3
-    rows += [row("", error="<i>too long</i>: 9", shop=None, day=None)]
+        rows.append(row(notes, shop=shop, day=day, stars=4 - 2 * (good == "-") + index % 2))
+    rows += [row("broth:-.9", HOSTILE, shop="north", day="2026-02-02", stars=3)]
+    rows += [row(f"{NAME}:+.9", f"A {NAME} here.", shop="south", day="2026-02-02", stars=3)] * 3
+    rows += [row("", error="<i>too long</i>: 9", shop=None, day=None, stars=None)]
     return write_rows(folder, rows)
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("page")
-    options = ReportOptions(by="shop", over="day", title=f"Soup & {NAME}")
+    options = ReportOptions(by="shop", over="day", rating="stars", title=f"Soup & {NAME}")
     report(corpus(folder / "scored"), folder / "report.html", options)
     return folder / "report.html"
 
@@ -67,7 +67,7 @@ def opened(browser: Browser, made: Path) -> Iterator[Opened]:
         page.on("pageerror", lambda error: messages.append(str(error)))
         page.on("request", lambda sent: sent.url.startswith("file:") or messages.append(sent.url))
         page.goto(path.as_uri())
-        expect(page.locator("#praised li").first).to_be_visible(timeout=_TIMEOUT)
+        expect(page.locator("#matters li").first).to_be_visible(timeout=_TIMEOUT)
         return page
 
     yield open_page
@@ -78,12 +78,14 @@ def opened(browser: Browser, made: Path) -> Iterator[Opened]:
 
 def test_charts_are_drawn(opened: Opened) -> None:
     page = opened()
-    for chart in ("grid", "trend", "confidence"):
+    for chart in ("drivers-chart", "trend", "confidence"):
         expect(page.locator(f"#{chart}[data-drawn]")).to_be_attached()
-    widths = page.locator("#criticized .bar i").evaluate_all("all => all.map(i => i.offsetWidth)")
+    bars = page.locator("#matters .side.negative i")
+    widths = bars.evaluate_all("all => all.map(i => i.offsetWidth)")
     assert len(widths) >= 3
     assert widths == sorted(widths, reverse=True)
-    assert page.locator("#grid .mark-rect path").count() >= 9
+    assert page.locator("#heatmap td[title]").count() >= 9
+    assert page.locator("#drivers-chart .mark-symbol path").count() >= 2
     lines = page.locator("#trend .mark-line path").evaluate_all(
         "all => all.map(p => p.getBBox().width)"
     )
@@ -95,7 +97,7 @@ def test_charts_are_drawn(opened: Opened) -> None:
 
 def test_selecting_an_aspect_opens_its_sentences(opened: Opened) -> None:
     page = opened()
-    page.locator("#criticized").get_by_role("button", name="staff", exact=True).click()
+    page.locator("#matters").get_by_role("button", name="staff", exact=True).click()
     expect(page.locator("#drill")).to_be_visible()
     expect(page.locator("#drill-title")).to_have_text("staff")
     expect(page.locator("#sentences li").first).to_contain_text("The staff")
@@ -108,7 +110,7 @@ def test_selecting_an_aspect_opens_its_sentences(opened: Opened) -> None:
 
 def test_selecting_a_phrase_opens_its_sentences(opened: Opened) -> None:
     page = opened()
-    phrases = page.locator("#criticized li", has_text="staff").locator(".phrase")
+    phrases = page.locator("#matters li", has_text="staff").locator(".phrase")
     expect(phrases).to_have_text(["slow 160", "<i>odd</i> 80", "rude 80"])
     expect(phrases.first).to_have_attribute("title", "also: very slow")
     phrases.nth(2).click()
@@ -126,14 +128,16 @@ def test_selecting_a_phrase_opens_its_sentences(opened: Opened) -> None:
 
 def test_small_groups_are_faded(opened: Opened) -> None:
     page = opened()
-    faded = page.locator("#grid .mark-rect path[opacity='0.35']")
+    faded = page.locator("#heatmap td.few")
     expect(faded).to_have_count(2)  # one broth in the north, three <b>soup</b> in the south
-    tip = page.locator("#tooltip")
-    faded.first.hover(force=True)  # a label covers it
-    expect(tip).to_contain_text("3 mentions in 3 reviews, too few to compare")
-    page.locator("#grid .mark-rect path[opacity='1']").first.hover(force=True)
-    expect(tip).to_contain_text("80 mentions in 80 reviews")
-    expect(tip).not_to_contain_text("too few")
+    expect(faded.first).to_have_attribute(
+        "title", re.compile("3 mentions in 3 reviews, too few to compare")
+    )
+    cell = page.locator("#heatmap td[title]:not(.few)").first
+    expect(cell).to_have_attribute("title", re.compile(r"80 mentions in 80 reviews\n"))
+    cell.click()
+    expect(page.locator("#filter-group")).to_have_value("0")
+    page.keyboard.press("Escape")
     header = page.get_by_role("button", name="Low confidence")
     expect(header).to_have_attribute("title", re.compile("whichever is lower"))
     expect(page.locator("#method")).to_contain_text("Intervals cover sampling error only")
@@ -168,7 +172,7 @@ def test_sorting_and_searching(opened: Opened) -> None:
     expect(first).not_to_contain_text("staff")
     page.get_by_label("Find").fill("BIL")
     expect(page.locator("#aspect-table tbody tr")).to_have_count(1)
-    expect(page.locator("#matches")).to_have_text("1 aspect found")
+    expect(page.locator("#matches")).to_have_text("1 found")
 
 
 def test_hostile_content_stays_text(opened: Opened, made: Path) -> None:
@@ -195,7 +199,7 @@ def test_other_scripts_are_blocked(browser: Browser, made: Path, tmp_path: Path)
     page = browser.new_page(offline=True)
     page.on("console", lambda message: messages.append(message.text))
     page.goto(changed.as_uri())
-    expect(page.locator("#praised li").first).to_be_visible(timeout=_TIMEOUT)
+    expect(page.locator("#matters li").first).to_be_visible(timeout=_TIMEOUT)
     assert page.evaluate("typeof window.hacked") == "undefined"
     assert "Content Security Policy" in messages[0]
     page.close()
@@ -207,6 +211,73 @@ def test_dark_and_light_themes(opened: Opened) -> None:
     expect(mark).not_to_have_attribute("stroke", "rgb(23, 115, 74)")
     page.emulate_media(color_scheme="light")
     expect(mark).to_have_attribute("stroke", "rgb(23, 115, 74)", timeout=_TIMEOUT)
+
+
+@pytest.fixture(scope="module")
+def themed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a page with themes, sub-themes, implicit mentions and ten products."""
+    folder = tmp_path_factory.mktemp("themed")
+    rows = []
+    for index in range(400):
+        good = "+-"[index % 3 == 0]
+        notes = f"soup:{good}.9@Food staff:-.8|slow@Service queue:-.8|long@Waiting lid:+.9"
+        notes += " *:-.7@Waiting" if index % 4 == 0 else ""
+        name = f"A rather long product name {index % 10}"
+        rows.append(row(notes, product=name, day=f"2026-0{index % 6 + 1}-11", stars=index % 5 + 1))
+    names = [{"name": "Food"}, {"name": "Service"}, {"name": "Waiting", "parent": "Service"}]
+    scored = write_rows(folder / "scored", rows, job={"options": {"themes": {"themes": names}}})
+    options = ReportOptions(by="product", over="day", rating="stars")
+    report(scored, folder / "report.html", options)
+    return folder / "report.html"
+
+
+def test_themes_open_into_aspects_phrases_and_sentences(opened: Opened, themed: Path) -> None:
+    page = opened(themed)
+    findings = page.locator("#findings li")
+    expect(findings.first).to_have_text(
+        "Most criticized, by mentions: Service (900) and Food (134)."
+    )
+    expect(findings.nth(2)).to_have_text("More criticized than praised: Service (net −100).")
+    expect(page.locator("#matters .open")).to_have_text(["Service", "Food"])
+    rows = page.locator("#aspect-table tbody tr")
+    expect(rows).to_have_count(3)  # and the aspects without a theme
+    page.get_by_role("button", name="Aspects of Service").press("Enter")
+    expect(rows).to_have_count(5)
+    expect(page.get_by_role("button", name="Aspects of Service")).to_be_focused()
+    page.get_by_role("button", name="Aspects of Waiting").click()
+    expect(rows.nth(2)).to_contain_text("queue")
+    page.locator("#matters").get_by_role("button", name="Service", exact=True).click()
+    expect(page.locator("#drill-parts .open")).to_have_text(["Waiting", "queue", "staff"])
+    expect(page.locator("#drill-shares")).to_contain_text("100 of them implicit")
+    expect(page.locator("#sentences small", has_text="implicit").first).to_be_visible()
+    page.locator("#drill-parts").get_by_role("button", name="queue", exact=True).click()
+    expect(page.locator("#drill-title")).to_have_text("queue")
+    expect(page.locator("#drill-origin")).to_contain_text("Theme: Waiting")
+
+
+@pytest.mark.parametrize("width", [390, 1160])
+def test_page_with_themes_and_ten_products(opened: Opened, themed: Path, width: int) -> None:
+    page = opened(themed, viewport={"width": width, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    boxes = page.locator("#heatmap th").evaluate_all(
+        "all => all.map(one => one.getBoundingClientRect()).map(b => [b.x, b.y, b.right, b.bottom])"
+    )
+    for number, (left, top, right, bottom) in enumerate(boxes):
+        for other in boxes[number + 1 :]:  # headers do not collide
+            beside = right <= other[0] + 1 or other[2] <= left + 1
+            assert beside or bottom <= other[1] + 1 or other[3] <= top + 1
+    found = Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+
+
+def test_print_shows_everything(opened: Opened, themed: Path) -> None:
+    page = opened(themed)
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    expect(page.locator("#aspect-table")).to_contain_text("queue")
+    expect(page.locator("#drivers-table")).to_be_visible()
+    expect(page.locator("#search")).to_be_hidden()
+    assert len(page.pdf()) > 10_000
 
 
 @pytest.mark.parametrize("width", [390, 1160])
@@ -249,4 +320,4 @@ def test_vendored_libraries_are_unchanged() -> None:
 
 
 def test_page_is_small(made: Path) -> None:
-    assert made.stat().st_size < 1_000_000
+    assert made.stat().st_size < 1_050_000

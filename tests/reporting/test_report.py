@@ -55,7 +55,7 @@ def test_phrases_are_counted_and_merged(tmp_path: Path) -> None:
         "Soups:-|crashes", "soup:-|crashed", "staff:+|kind", "soup:o",
     )  # fmt: skip
     content = report(write_rows(tmp_path / "scored", [row(one) for one in notes], files=3))
-    soup, staff = content["phrases"]
+    soup, staff = (aspect["phrases"] for aspect in content["aspects"])
     assert [(one["text"], one["mentions"]) for one in soup["negative"]] == [
         ("cold", 3), ("crashed", 2), ("bland", 1), ("not cold", 1),
     ]  # fmt: skip
@@ -65,7 +65,7 @@ def test_phrases_are_counted_and_merged(tmp_path: Path) -> None:
         "negative": [],
         "positive": [{"text": "kind", "mentions": 1, "variants": ["kind"]}],
     }
-    for sentence in content["sentences"][0]:
+    for sentence in content["aspects"][0]["sentences"]:
         phrases = [soup[sentence["polarity"]][number]["text"] for number in sentence["phrases"]]
         written = [sentence["text"][start:end].casefold() for start, end in sentence["opinions"]]
         assert len(phrases) == len(written)
@@ -91,8 +91,11 @@ def test_phrases_that_say_the_same(one: str, other: str, same: bool) -> None:
 def test_phrases_without_a_confident_mention_have_no_sentence(tmp_path: Path) -> None:
     rows = [row("soup:-.9|cold"), row("soup:-.2|bland"), row("soup:-.2|bland")]
     content = report(write_rows(tmp_path / "scored", rows))
-    assert [one["text"] for one in content["phrases"][0]["negative"]] == ["bland", "cold"]
-    assert [one["phrases"] for one in content["sentences"][0]] == [[1]]
+    assert [one["text"] for one in content["aspects"][0]["phrases"]["negative"]] == [
+        "bland",
+        "cold",
+    ]
+    assert [one["phrases"] for one in content["aspects"][0]["sentences"]] == [[1]]
 
 
 def test_every_phrase_has_a_sentence(tmp_path: Path) -> None:
@@ -100,7 +103,8 @@ def test_every_phrase_has_a_sentence(tmp_path: Path) -> None:
     rows += [row("soup:-|bland", id=401)] * 2
     rows += [row("soup:-|stale_and_grey", id=500)] * 30
     content = report(write_rows(tmp_path / "scored", rows, files=4))
-    (phrases,), (sentences,) = content["phrases"], content["sentences"]
+    (aspect,) = content["aspects"]
+    phrases, sentences = aspect["phrases"], aspect["sentences"]
     assert phrases["negative"][0] == {
         "text": "stale and grey",
         "mentions": 30,
@@ -114,7 +118,9 @@ def test_files_without_opinions_have_no_phrases(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "scored", [row("soup:-")]) / "part-0000.parquet"
     table = pq.read_table(path)
     fields = [
-        one for one in table.schema.field("aspects").type.value_type if one.name != "opinions"
+        one
+        for one in table.schema.field("aspects").type.value_type
+        if one.name not in ("opinions", "theme", "theme_confidence", "implicit")
     ]
     older = pa.array(
         [[{"text": "soup", "start": 4, "end": 8, "polarity": "negative"}]],
@@ -122,8 +128,9 @@ def test_files_without_opinions_have_no_phrases(tmp_path: Path) -> None:
     )
     pq.write_table(table.set_column(table.column_names.index("aspects"), "aspects", older), path)
     content = report(path)
-    assert content["phrases"] == [{"negative": [], "positive": []}]
-    assert content["sentences"][0][0]["opinions"] == []
+    assert content["themes"] == []
+    assert content["aspects"][0]["phrases"] == {"negative": [], "positive": []}
+    assert content["aspects"][0]["sentences"][0]["opinions"] == []
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +170,7 @@ def test_counts_match_a_plain_loop(rows: list[dict], folder: Path) -> None:
     assert {a["name"].casefold() for a in content["aspects"]} >= {"staff", "bill"}
     assert content["groups"]["names"] == ["north", "south", "west"]
     assert content["periods"]["starts"] == ["2026-01-01", "2026-02-01", "2026-03-01", "2026-04-01"]
-    for number, aspect in enumerate(content["aspects"]):
+    for aspect in content["aspects"]:
         name = aspect["name"].casefold().removesuffix("s")
         name = name if name == "soup" else aspect["name"]
         for polarity, mentions in by_polarity(aspect).items():
@@ -172,7 +179,7 @@ def test_counts_match_a_plain_loop(rows: list[dict], folder: Path) -> None:
             assert by_polarity(cell)["positive"] == counted(rows, shop=group)[name, "positive"]
         for start, cell in zip(content["periods"]["starts"], aspect["by_period"], strict=True):
             assert by_polarity(cell)["neutral"] == counted(rows, day=start[:7])[name, "neutral"]
-        cell = content["by_group_and_period"][number][1][2]
+        cell = aspect["by_group_and_period"][1][2]
         assert (
             by_polarity(cell)["negative"]
             == counted(rows, shop="south", day="2026-03")[name, "negative"]
@@ -196,8 +203,10 @@ def test_result_does_not_depend_on_batches_and_files(
     parts = report(folder, None, OPTIONS, format="json")
     assert parts == whole
     other = report(write_rows(tmp_path / "one", rows), None, OPTIONS, format="json")
-    for name in ("overall", "aspects", "by_group_and_period", "differences", "changes"):
+    for name in ("overall", "differences", "changes"):
         assert other[name] == whole[name]
+    for one, two in zip(other["aspects"], whole["aspects"], strict=True):
+        assert one | {"sentences": []} == two | {"sentences": []}  # samples depend on positions
 
 
 def test_sentences_have_exact_marks(tmp_path: Path) -> None:
@@ -206,8 +215,8 @@ def test_sentences_have_exact_marks(tmp_path: Path) -> None:
         tmp_path, [row("soup:-.9 staff:+.8", text)] * 2 + [row("soup:-.2", "Dull soup.")]
     )
     content = report(folder, None)
-    soup = next(i for i, a in enumerate(content["aspects"]) if a["name"] == "soup")
-    (sentence,) = content["sentences"][soup]  # neither duplicates nor low confidence
+    soup = next(aspect for aspect in content["aspects"] if aspect["name"] == "soup")
+    (sentence,) = soup["sentences"]  # neither duplicates nor low confidence
     assert sentence["text"] == "The soup was 𝕏 cold, the staff fine!"
     assert [sentence["text"][a:b] for a, b, _ in sentence["marks"]] == ["soup", "staff"]
     assert [polarity for _, _, polarity in sentence["marks"]] == ["negative", "positive"]
@@ -375,7 +384,7 @@ def test_folders_that_were_not_scored_are_rejected(tmp_path: Path) -> None:
 )
 def test_corpus_without_mentions(tmp_path: Path, rows: list[dict]) -> None:
     folder = write_rows(tmp_path / "scored", rows or [row("", "x")])
-    for name in ("html", "json", "csv"):
+    for name in ("html", "json", "csv", "xlsx"):
         content = report(folder, tmp_path / "out", format=name)
         assert content["aspects"] == []
         assert (tmp_path / "out").stat().st_size
@@ -387,7 +396,8 @@ def test_unfinished_jobs_are_marked(tmp_path: Path) -> None:
     content = report(folder, None)
     assert content["source"]["is_complete"] is False
     assert content["source"]["text_column"] is None
-    assert content["sentences"] == [[]]
+    assert content["quality"] is None
+    assert content["aspects"][0]["sentences"] == []
 
 
 def test_model_info_comes_from_the_model(folder: Path, tmp_path: Path) -> None:
@@ -397,7 +407,7 @@ def test_model_info_comes_from_the_model(folder: Path, tmp_path: Path) -> None:
         "validation_intervals": {"accuracy": [0.75, 0.85]},
         "trained_on": {"train": "mams:train/one, mams:train/two, mine.csv"},
     }
-    card = b"# A model\n\n## Limits\n\n- Knows `soup` only.\n\n## Use\n\n- Eat.\n"
+    card = b"# A model\n\n## Limits\n\n- Knows `soup`\n  only.\n\n## Use\n\n- Eat.\n"
     write_bundle(tmp_path / "model", config, {TOKENIZER: b"{}", "README.md": card})
     model = report(folder, None, ReportOptions(model=tmp_path / "model"))["model"]
     assert model["name"] == str(tmp_path / "model")
@@ -423,7 +433,7 @@ def test_kept_columns_may_have_any_name(tmp_path: Path) -> None:
         content = report(tmp_path, None, ReportOptions(by=by, threads=1))
         assert content["groups"]["names"] == [f"{by} 1"]
         assert content["errors"] == [{"kind": "bad", "rows": 1}]
-        assert [one["text"] for one in content["sentences"][0]] == ["The soup."]
+        assert [one["text"] for one in content["aspects"][0]["sentences"]] == ["The soup."]
 
 
 def test_missing_extra(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -464,7 +474,7 @@ def test_the_command(folder: Path, tmp_path: Path) -> None:
 def test_format_follows_the_suffix(tmp_path: Path) -> None:
     scored = write_rows(tmp_path / "scored", [row("soup:+.9"), row("staff:-.9")] * 3)
     page = "<!doctype html>"
-    begins = {"r.csv": "aspect,", "r.json": "{", "r.HTML": page, "r": page}
+    begins = {"r.csv": "theme,aspect,", "r.json": "{", "r.HTML": page, "r": page}
     for name, begin in begins.items():
         report(scored, tmp_path / name)
         assert (tmp_path / name).read_text(encoding="utf-8").startswith(begin)
@@ -475,7 +485,7 @@ def test_format_follows_the_suffix(tmp_path: Path) -> None:
         report(scored, "r.pdf", format="pdf")
     done = CliRunner().invoke(app, ["report", str(scored), "-o", str(tmp_path / "c.csv")])
     assert done.exit_code == 0, done.output
-    assert (tmp_path / "c.csv").read_text(encoding="utf-8").startswith("aspect,")
+    assert (tmp_path / "c.csv").read_text(encoding="utf-8").startswith("theme,aspect,")
 
 
 def test_page_size_is_bounded(tmp_path: Path) -> None:
@@ -498,6 +508,6 @@ def test_page_size_is_bounded(tmp_path: Path) -> None:
     assert path.stat().st_size < 5_000_000
     assert len(content["aspects"]) == 60
     assert all(
-        {one["polarity"] for one in few} == {"positive", "neutral", "negative"}
-        for few in content["sentences"]
+        {one["polarity"] for one in aspect["sentences"]} == {"positive", "neutral", "negative"}
+        for aspect in content["aspects"]
     )

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+
+def _split(names: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in names.split(",") if name.strip())
+
+
+def _shown(content: dict[str, Any]) -> str:
+    aspects = f"{len(content['aspects'])} aspects shown"
+    return f"{len(content['themes'])} themes, {aspects}" if content["themes"] else aspects
 
 
 def report_command(  # noqa: PLR0913
@@ -29,9 +38,26 @@ def report_command(  # noqa: PLR0913
     date_format: Annotated[
         str | None, typer.Option(help="Format of dates, such as `%d.%m.%Y`; default ISO 8601.")
     ] = None,
+    rating: Annotated[
+        str | None, typer.Option(help="Show how far each theme moves this kept column of numbers.")
+    ] = None,
+    themes: Annotated[
+        str | None,
+        typer.Option(
+            help="Sort aspects into themes by their names: a TOML file, or a name such as "
+            "restaurants. By default the themes that were scored."
+        ),
+    ] = None,
+    exclude: Annotated[
+        str, typer.Option(help="Aspects that are not counted, separated by commas.")
+    ] = "",
+    drop: Annotated[
+        str,
+        typer.Option(help="Reviews that are not counted: `duplicates`, `non-english` or both."),
+    ] = "",
     format: Annotated[  # noqa: A002
         str | None,
-        typer.Option(help="`html` (one page), `json` or `csv`; by default the suffix of --out."),
+        typer.Option(help="`html` (one page), `json`, `csv` or `xlsx`; by default as --out ends."),
     ] = None,
     model: Annotated[
         str | None, typer.Option(help="The model that scored; bundled models are recognized.")
@@ -43,17 +69,18 @@ def report_command(  # noqa: PLR0913
         float, typer.Option(help="Mentions below it are not shown as examples.")
     ] = 0.5,
     aspects: Annotated[int, typer.Option(help="Number of aspects to show.")] = 60,
+    groups: Annotated[int, typer.Option(help="Number of values of --by to compare.")] = 30,
     title: Annotated[str, typer.Option(help="Title of the page.")] = "",
     memory_mb: Annotated[
         int, typer.Option(help="Memory limit of DuckDB; beyond it, a temporary folder is used.")
     ] = 1000,
     threads: Annotated[int, typer.Option(help="CPU threads; 0 for one per processor.")] = 0,
 ) -> None:
-    """Report on a scored folder: a self-contained HTML page, JSON or CSV.
+    """Report on a scored folder: a self-contained HTML page, JSON, CSV or Excel.
 
     `capsar report scored -o report.html --by product --over date`
 
-    `capsar report scored -o shares.csv --by product --over date --every month`
+    `capsar report scored -o report.xlsx --by product --over date --every month --rating stars`
 
     The page shows example sentences if the column of reviews was kept when scoring.
     """
@@ -68,10 +95,15 @@ def report_command(  # noqa: PLR0913
         over=over,
         every=every,
         date_format=date_format,
+        rating=rating,
+        themes=themes,
+        exclude=_split(exclude),
+        drop=_split(drop),
         text_column=text_column,
         model=model,
         min_confidence=min_confidence,
         aspects=aspects,
+        groups=groups,
         memory_mb=memory_mb,
         threads=threads,
         title=title,
@@ -90,7 +122,7 @@ def report_command(  # noqa: PLR0913
     totals = content["totals"]
     typer.echo(
         f"{path}: {totals['reviews']:,} reviews, {totals['mentions']:,} mentions, "
-        f"{len(content['aspects'])} aspects shown, {totals['errors']:,} rows with an error"
+        f"{_shown(content)}, {totals['errors']:,} rows with an error"
     )
     if content["source"]["text_column"] is None:
         typer.echo(

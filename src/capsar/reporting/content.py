@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from capsar.reporting.aspect_names import strip_invisible
+from capsar.reporting.drivers import SIGNS
 from capsar.reporting.statistics import (
     LEVEL,
     MIN_REVIEWS,
@@ -23,15 +24,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from capsar.reporting.aspect_names import MergedAspect
+    from capsar.reporting.counting import MentionCounter
+    from capsar.reporting.drivers import Drivers
     from capsar.reporting.model_info import ModelInfo
     from capsar.reporting.options import ReportOptions
     from capsar.reporting.periods import Periods
     from capsar.reporting.phrases import Phrase
-    from capsar.reporting.query import MentionCounter, ScoredFolder, Totals
+    from capsar.reporting.quality import Quality
+    from capsar.reporting.query import ScoredFolder, Totals
     from capsar.reporting.sampling import Sentence
     from capsar.reporting.statistics import AspectCounts
+    from capsar.reporting.themes import ReportThemes
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+_NUM_SUMMARIZED = 3
+_MAX_PARTS = 15
+"""Aspects per theme."""
 _MIN_PERIODS_TO_COMPARE = 4
 _SENTENCE_BYTES = 2_400_000
 """Keeps a page with all its sentences below 5 MB."""
@@ -43,11 +51,16 @@ class ReportData:
 
     scored: ScoredFolder
     totals: Totals
+    quality: Quality | None
+    themes: ReportThemes
     aspects: list[MergedAspect]
+    excluded: int
+    """Mentions that were not counted."""
     counter: MentionCounter
     periods: Periods
     phrases: list[Phrase]
     sentences: list[Sentence]
+    drivers: Drivers | None
     text_column: str | None
     model: ModelInfo
 
@@ -58,45 +71,125 @@ def make_content(data: ReportData, options: ReportOptions, *, detailed: bool) ->
     Args:
         data: What was read.
         options: What to compare and how much to show.
-        detailed: Whether to include every aspect in every group and period.
+        detailed: Whether to include every topic in every group and period.
     """
     groups, periods = len(data.totals.groups), len(data.periods.starts)
-    counts, overall = data.counter.aspects[:-1], data.counter.overall
+    counts, overall = data.counter.topics[:-1], data.counter.overall
+    first = len(data.themes.names)  # themes come first
     content = _facts(data, options)
     content["overall"] = _cells(overall.sum((0, 1))[None])[0] | {
         "by_group": _cells(overall.sum(1)[:groups]),
         "by_period": _cells(overall.sum(0)[:periods]),
     }
-    content["aspects"] = [
-        {"name": aspect.name, "variants": aspect.variants, "spellings": len(aspect.spellings)}
-        | cell
-        | {"by_group": by_group, "by_period": by_period}
-        for aspect, cell, by_group, by_period in zip(
-            data.aspects,
+    topics = [
+        facts | cell | {"by_group": by_group, "by_period": by_period} | shown
+        for facts, cell, by_group, by_period, shown in zip(
+            [*_theme_facts(data), *_aspect_facts(data)],
             _cells(counts.sum((1, 2))),
             _cells(counts.sum(2)[:, :groups]),
             _cells(counts.sum(1)[:, :periods]),
+            _shown(data),
             strict=True,
         )
     ]
-    content["differences"] = _differences(counts.sum(2), data.totals)
-    content["changes"] = _changes(counts.sum(1)[:, :periods])
-    content["phrases"] = _phrases(data)
-    content["sentences"] = _sentences(data)
     if detailed:
-        content["by_group_and_period"] = _cells(counts[:, :groups, :periods])
+        for topic, cells in zip(topics, _cells(counts[:, :groups, :periods]), strict=True):
+            topic["by_group_and_period"] = cells
+    content["themes"], content["aspects"] = topics[:first], topics[first:]
+    content["summary"] = _summarize(content["themes"] or content["aspects"])
+    content["differences"], content["changes"] = [], []
+    for level, rows in (("theme", slice(0, first)), ("aspect", slice(first, None))):
+        content["differences"] += _differences(counts[rows].sum(2), data.totals, level)
+        content["changes"] += _changes(counts[rows].sum(1)[:, :periods], level)
     return content
+
+
+def _theme_facts(data: ReportData) -> Iterator[dict[str, Any]]:
+    """Yield the name of each theme, its place among the others, and its aspects."""
+    first = len(data.themes.names)
+    for number, (name, parent) in enumerate(
+        zip(data.themes.names, data.themes.parents, strict=True)
+    ):
+        parts = data.counter.parts[number, first:-1]  # (A, C)
+        order = np.argsort(-parts.sum(1), kind="stable")[:_MAX_PARTS]
+        yield {
+            "name": strip_invisible(name),
+            "parent": parent,
+            "implicit": int(data.counter.implicit[number]),
+            "aspects": [
+                {"aspect": int(one), "counts": parts[one].tolist()}
+                for one in order
+                if parts[one].any()
+            ],
+        }
+
+
+def _aspect_facts(data: ReportData) -> Iterator[dict[str, Any]]:
+    """Yield the name of each aspect, how it is written, and the theme of most of its mentions."""
+    first = len(data.themes.names)
+    is_part = [parent is not None for parent in data.themes.parents]
+    for number, aspect in enumerate(data.aspects):
+        mentions = data.counter.parts[:first, first + number].sum(1)  # (T)
+        mentions[is_part] *= 2  # a mention counts for the parent as well: prefer the part
+        theme = int(mentions.argmax()) if mentions.any() else None
+        yield {
+            "name": aspect.name,
+            "variants": aspect.variants,
+            "spellings": len(aspect.spellings),
+            "theme": theme,
+        }
+
+
+def _shown(data: ReportData) -> Iterator[dict[str, Any]]:
+    """Yield the phrases, sentences and effects on the rating of each topic."""
+    number = len(data.themes.names) + len(data.aspects)
+    phrases: list[dict[str, list[dict[str, Any]]]] = [
+        {str(Polarity.NEGATIVE): [], str(Polarity.POSITIVE): []} for _ in range(number)
+    ]
+    for phrase in data.phrases:
+        phrases[phrase.topic].setdefault(phrase.polarity, []).append(phrase.as_dict())
+    effects = data.drivers.effects if data.drivers else {}
+    for topic, sentences in enumerate(_sentences(data, number)):
+        shown: dict[str, Any] = {"phrases": phrases[topic], "sentences": sentences}
+        found = {str(one): effects.get((topic, str(one))) for one in SIGNS}
+        if any(found.values()):
+            shown["rating"] = {
+                name: effect.as_dict() for name, effect in found.items() if effect is not None
+            }
+        yield shown
+
+
+def _summarize(topics: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """Return the most criticized and praised themes or aspects, and those with a negative balance.
+
+    The former are ranked by mentions, the latter by net sentiment, of those whose interval is
+    below 0.
+    """
+    summary = {}
+    for name, polarity in (("criticized", Polarity.NEGATIVE), ("praised", Polarity.POSITIVE)):
+        index = CLASSES.index(polarity)
+        top = [one for one in topics if one.get("parent") is None and one["counts"][index]]
+        top.sort(key=lambda one: -one["counts"][index])
+        summary[name] = [one["name"] for one in top[:_NUM_SUMMARIZED]]
+    below = [
+        one
+        for one in topics
+        if one.get("parent") is None and one["reviews"] >= MIN_REVIEWS and one["net"][2] < 0
+    ]
+    below.sort(key=lambda one: one["net"][0])
+    summary["more_criticized_than_praised"] = [one["name"] for one in below[:_NUM_SUMMARIZED]]
+    return summary
 
 
 def _facts(data: ReportData, options: ReportOptions) -> dict[str, Any]:
     totals, periods = data.totals, data.periods
-    errors = sum(number for _, number in totals.errors)
     confidences = [int(number) for number in data.counter.confidences]
     return {
         "schema_version": SCHEMA_VERSION,
         "capsar_version": __version__,
         "title": strip_invisible(options.title)
-        or f"Aspects and sentiment in {totals.rows - errors:,} reviews",
+        or f"{'Themes' if data.themes.names else 'Aspects'} and sentiment in "
+        f"{totals.reviews:,} reviews",
         "source": {
             "name": data.scored.path.resolve().name,
             "files": len(data.scored.files),
@@ -105,13 +198,24 @@ def _facts(data: ReportData, options: ReportOptions) -> dict[str, Any]:
         },
         "totals": {
             "rows": totals.rows,
-            "reviews": totals.rows - errors,
-            "errors": errors,
-            "without_aspect": totals.without_aspect,
-            "mentions": totals.mentions,
+            "reviews": totals.reviews,
+            "errors": totals.num_errors,
+            "dropped": totals.rows - totals.num_errors - totals.reviews,
+            "without_mention": totals.without_mention,
+            "mentions": totals.mentions + totals.implicit - data.excluded,
+            "implicit": totals.implicit,
+            "excluded": data.excluded,
             "names": totals.num_names,
             "mentions_shown": sum(aspect.mentions for aspect in data.aspects),
             "low_confidence": int(data.counter.overall.low_confidence.sum()),
+        },
+        "quality": data.quality.as_dict() if data.quality else None,
+        "rating": None
+        if data.drivers is None
+        else {
+            "column": options.rating,
+            "mean": round(data.drivers.mean, 4),
+            "reviews": data.drivers.reviews,
         },
         "errors": [
             {"kind": strip_invisible(kind)[:200], "rows": rows} for kind, rows in totals.errors
@@ -167,8 +271,8 @@ def _cell(counts: AspectCounts, shares: Shares, index: tuple[int, ...]) -> dict[
     return cell
 
 
-def _differences(counts: AspectCounts, totals: Totals) -> list[dict[str, Any]]:
-    """Compare each group with all others, for each aspect (A, G + 1)."""
+def _differences(counts: AspectCounts, totals: Totals, level: str) -> list[dict[str, Any]]:
+    """Compare each group with all others, for each theme or aspect (N, G + 1)."""
     groups = len(totals.groups)
     if groups < 2:  # noqa: PLR2004
         return []
@@ -176,55 +280,45 @@ def _differences(counts: AspectCounts, totals: Totals) -> list[dict[str, Any]]:
     is_pair = groups == totals.num_groups == 2 and not counts.reviews[:, -1].any()  # noqa: PLR2004
     here = counts[:, : 1 if is_pair else groups]
     rest = counts.sum(1)[:, None] - here
-    return _compare(rest, here, ("rest", "here"), "group")
+    return _compare(rest, here, ("rest", "here"), (level, "group"))
 
 
-def _changes(counts: AspectCounts) -> list[dict[str, Any]]:
-    """Compare the later half of the periods with the earlier one, for each aspect (A, P)."""
+def _changes(counts: AspectCounts, level: str) -> list[dict[str, Any]]:
+    """Compare the later half of the periods with the earlier one, for each one (N, P)."""
     periods = counts.reviews.shape[1]
     if periods < _MIN_PERIODS_TO_COMPARE:
         return []
     before = counts[:, : periods // 2].sum(1)[:, None]
     after = counts[:, periods // 2 :].sum(1)[:, None]
-    return _compare(before, after, ("before", "after"), "half")
+    return _compare(before, after, ("before", "after"), (level, "half"))
 
 
 def _compare(
-    one: AspectCounts, other: AspectCounts, names: tuple[str, str], axis: str
+    one: AspectCounts, other: AspectCounts, names: tuple[str, str], axes: tuple[str, str]
 ) -> list[dict[str, Any]]:
     p_values = compare_shares(one, other)
     q_values = adjust_p_values(p_values)
     cells = dict(zip(names, (_cells(one), _cells(other)), strict=True))
     rows = [
         {
-            "aspect": aspect,
-            axis: number,
-            **{name: cells[name][aspect][number] for name in names},
-            "p": float(f"{p_values[aspect, number]:.3g}"),
-            "q": float(f"{q_values[aspect, number]:.3g}"),
+            axes[0]: topic,
+            axes[1]: number,
+            **{name: cells[name][topic][number] for name in names},
+            "p": float(f"{p_values[topic, number]:.3g}"),
+            "q": float(f"{q_values[topic, number]:.3g}"),
         }
-        for aspect, number in np.ndindex(p_values.shape)
-        if not np.isnan(p_values[aspect, number])
+        for topic, number in np.ndindex(p_values.shape)
+        if not np.isnan(p_values[topic, number])
     ]
     return sorted(rows, key=lambda row: (row["q"], row["p"]))
 
 
-def _phrases(data: ReportData) -> list[dict[str, list[dict[str, Any]]]]:
-    """Return the phrases of each aspect by polarity, most frequent first."""
-    by_aspect: list[dict[str, list[dict[str, Any]]]] = [
-        {str(Polarity.NEGATIVE): [], str(Polarity.POSITIVE): []} for _ in data.aspects
-    ]
-    for phrase in data.phrases:
-        by_aspect[phrase.aspect].setdefault(phrase.polarity, []).append(phrase.as_dict())
-    return by_aspect
-
-
-def _sentences(data: ReportData) -> list[list[dict[str, Any]]]:
-    """Return the sentences of each aspect that fit on a page, most confident first."""
-    by_aspect: list[list[Sentence]] = [[] for _ in data.aspects]
+def _sentences(data: ReportData, num_topics: int) -> list[list[dict[str, Any]]]:
+    """Return the sentences of each topic that fit on a page, most confident first."""
+    by_topic: list[list[Sentence]] = [[] for _ in range(num_topics)]
     for sentence in sorted(data.sentences, key=lambda one: one.rank):
-        by_aspect[sentence.aspect].append(sentence)
-    num_bytes = _SENTENCE_BYTES // max(1, len(by_aspect))
+        by_topic[sentence.topic].append(sentence)
+    num_bytes = _SENTENCE_BYTES // max(1, len(by_topic))
     return [
         [
             sentence.as_dict()
@@ -232,7 +326,7 @@ def _sentences(data: ReportData) -> list[list[dict[str, Any]]]:
                 _fitting(sentences, num_bytes), key=lambda one: -(one.confidence or 0)
             )
         ]
-        for sentences in by_aspect
+        for sentences in by_topic
     ]
 
 

@@ -84,5 +84,5 @@ def _read_limits(bundle: Bundle) -> list[str]:
     card = bundle.path(_CARD).read_text(encoding="utf-8", errors="replace")
     section = card.partition("\n## Limits\n")[2].partition("\n## ")[0]
     # The page shows plain text: drop the marks of Markdown code.
-    lines = section.replace("`", "").splitlines()
-    return [line.removeprefix("- ") for line in lines if line.startswith("- ")]
+    items = f"\n{section}".replace("`", "").split("\n- ")[1:]
+    return [" ".join(item.split("\n\n")[0].split()) for item in items]

@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING
 from capsar.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from capsar.themes.schema import Theme, Themes
 
 UNITS = ("day", "week", "month", "quarter", "year")
 """Possible lengths of a period."""
+DROPS = ("duplicates", "non-english")
+"""Kinds of reviews that can be dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +31,15 @@ class ReportOptions:
     """Length of a period; by default chosen to fit the dates."""
     date_format: str | None = None
     """Format of the dates, such as `%d.%m.%Y`; by default ISO 8601 or seconds since 1970."""
+    rating: str | None = None
+    """A kept column of numbers, such as stars, to estimate how far each theme moves it."""
+    themes: Themes | Sequence[Theme] | str | Path | None = None
+    """Themes, a `themes.toml` or the name of ready-made ones, to sort aspects into by their names;
+    by default the themes that the reviews were scored with."""
+    exclude: tuple[str, ...] = ()
+    """Aspects whose mentions are not counted."""
+    drop: tuple[str, ...] = ()
+    """Reviews that are not counted: `duplicates`, `non-english`."""
     text_column: str | None = None
     """The kept column with the reviews; by default the one that was scored."""
     model: str | Path | None = None
@@ -34,7 +48,7 @@ class ReportOptions:
     """Mentions below it count as low-confidence and are not shown as examples."""
     aspects: int = 60
     """Number of aspects to show, most mentioned first."""
-    groups: int = 12
+    groups: int = 30
     """Number of values of `by` to compare, most frequent first."""
     memory_mb: int = 1000
     """Memory limit of DuckDB; beyond it, DuckDB writes to a temporary folder."""
@@ -48,6 +62,14 @@ class ReportOptions:
         for name in ("every", "date_format"):
             if getattr(self, name) is not None and self.over is None:
                 raise ConfigError(f"{name} needs a column of dates; set over as well")
+        for name in ("exclude", "drop"):
+            value = getattr(self, name)
+            if isinstance(value, str) or not all(isinstance(one, str) for one in value):
+                raise ConfigError(f"{name} must be a list of names, got {value!r}")
+            object.__setattr__(self, name, tuple(value))
+        unknown = [one for one in self.drop if one not in DROPS]
+        if unknown:
+            raise ConfigError(f"drop must be among {', '.join(DROPS)}; got {unknown[0]!r}")
         if not 0 <= self.min_confidence <= 1:
             raise ConfigError(f"min_confidence must be from 0 to 1, got {self.min_confidence}")
         for name, least in (("aspects", 1), ("groups", 2), ("memory_mb", 200), ("threads", 0)):

@@ -1,6 +1,6 @@
-"""Count the opinion phrases of each aspect, and merge those that say the same.
+"""Count the opinion phrases of each topic, and merge those that say the same.
 
-Within an aspect and a polarity, phrases are merged that differ only in case, intensifiers, articles
+Within a topic and a polarity, phrases are merged that differ only in case, intensifiers, articles
 or inflection: *very slow*, *so slow* and *slow*; *crashes* and *crashed*. Negations are kept.
 """
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 _SHOWN = 8
-"""Phrases per aspect and polarity."""
+"""Phrases per topic and polarity."""
 _COUNTED = 2000
-"""Only the most frequent phrases of an aspect and a polarity are kept from batch to batch."""
+"""Only the most frequent phrases of a topic and a polarity are kept from batch to batch."""
 _EXAMPLES = 3
 """Mentions per phrase that are kept as examples."""
 _MAX_LENGTH = 80
@@ -39,13 +39,15 @@ _IGNORED = frozenset(
     """.split()  # noqa: SIM905
 )
 """Words that are ignored before another word."""
+_BARE = frozenset("any hardly never no nobody none not nothing only without".split())  # noqa: SIM905
+"""Words that say nothing on their own."""
 
 
 @dataclass(slots=True)
 class Phrase:
-    """Opinion phrases of one aspect and polarity that say the same."""
+    """Opinion phrases of one topic and polarity that say the same."""
 
-    aspect: int
+    topic: int
     polarity: str
     text: str
     """The most frequent one."""
@@ -56,8 +58,8 @@ class Phrase:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the phrase in its JSON form."""
-        variants = [strip_invisible(text) for text, _ in self.variants.most_common(_MAX_VARIANTS)]
-        return {"text": strip_invisible(self.text), "mentions": self.mentions, "variants": variants}
+        variants = [_unquote(text) for text, _ in self.variants.most_common(_MAX_VARIANTS)]
+        return {"text": _unquote(self.text), "mentions": self.mentions, "variants": variants}
 
 
 class PhraseCounter:
@@ -67,54 +69,61 @@ class PhraseCounter:
         self._database = database
         self._min_confidence = min_confidence
         database.execute(
-            """CREATE OR REPLACE TEMP TABLE phrase (aspect SMALLINT, polarity TINYINT, text VARCHAR,
-               mentions BIGINT, examples STRUCT(draw UBIGINT, part SMALLINT, period SMALLINT,
-               review BIGINT, start INT, confidence FLOAT)[])"""
+            """CREATE OR REPLACE TEMP TABLE phrase (topic SMALLINT, polarity TINYINT, text VARCHAR,
+               mentions BIGINT, examples STRUCT(draw UBIGINT, implicit BOOLEAN, part SMALLINT,
+               period SMALLINT, review BIGINT, start INT, confidence FLOAT)[])"""
         )
 
     def add(self) -> None:
-        """Add the phrases of the table `mention`."""
+        """Add the phrases of the table `topic_mention`."""
         self._database.execute(
             f"""INSERT INTO phrase
-                SELECT aspect, polarity, text, count(*),
-                       min_by({{draw: draw, part: part, period: period, review: review,
-                                start: start, confidence: confidence}}, draw, {_EXAMPLES})
+                SELECT topic, polarity, text, count(*),
+                       min_by({{draw: draw, implicit: implicit, part: part, period: period,
+                                review: review, start: start, confidence: confidence}},
+                              draw, {_EXAMPLES})
                        FILTER (confidence IS NULL OR confidence >= {self._min_confidence})
                 FROM (SELECT * EXCLUDE opinions, hash(review, start) AS draw,
                              unnest(list_distinct([lower(one) for one in opinions])) AS text
-                      FROM mention WHERE aspect >= 0 AND polarity IS NOT NULL)
-                WHERE length(text) <= {_MAX_LENGTH} GROUP BY aspect, polarity, text"""  # noqa: S608
+                      FROM topic_mention WHERE topic >= 0 AND polarity IS NOT NULL)
+                WHERE length(text) <= {_MAX_LENGTH} GROUP BY topic, polarity, text"""  # noqa: S608
         )
         self._database.execute(
             f"""CREATE OR REPLACE TEMP TABLE phrase AS
-                SELECT aspect, polarity, text, CAST(sum(mentions) AS BIGINT) AS mentions,
+                SELECT topic, polarity, text, CAST(sum(mentions) AS BIGINT) AS mentions,
                        list_sort(flatten(list(coalesce(examples, []))))[:{_EXAMPLES}] AS examples
-                FROM phrase GROUP BY aspect, polarity, text
-                QUALIFY row_number() OVER (PARTITION BY aspect, polarity
+                FROM phrase GROUP BY topic, polarity, text
+                QUALIFY row_number() OVER (PARTITION BY topic, polarity
                                            ORDER BY sum(mentions) DESC, text)
                         <= {_COUNTED}"""  # noqa: S608
         )
 
     def phrases(self) -> list[Phrase]:
-        """Return the most frequent phrases of each aspect and polarity, most frequent first."""
+        """Return the most frequent phrases of each topic and polarity, most frequent first."""
         rows = self._database.execute(
-            "SELECT * FROM phrase ORDER BY aspect, polarity, mentions DESC, text"
+            "SELECT * FROM phrase ORDER BY topic, polarity, mentions DESC, text"
         ).fetchall()
         return list(_merge(rows))
 
 
 def _merge(rows: Iterable[tuple[int, int, str, int, list[dict[str, Any]]]]) -> list[Phrase]:
     merged: dict[tuple[int, int, str], Phrase] = {}
-    for aspect, polarity, text, mentions, examples in rows:
-        key = (aspect, polarity, phrase_key(text))
-        own = merged.setdefault(key, Phrase(aspect, str(CLASSES[polarity]), text))
+    for topic, polarity, text, mentions, examples in rows:
+        if _BARE.issuperset(_WORD.findall(text)):
+            continue
+        key = (topic, polarity, phrase_key(text))
+        own = merged.setdefault(key, Phrase(topic, str(CLASSES[polarity]), text))
         own.mentions += mentions
         own.variants[text] += mentions
         own.examples += examples[: _EXAMPLES - len(own.examples)]
     grouped: dict[tuple[int, str], list[Phrase]] = defaultdict(list)
     for phrase in sorted(merged.values(), key=lambda one: (-one.mentions, one.text)):
-        grouped[phrase.aspect, phrase.polarity].append(phrase)
+        grouped[phrase.topic, phrase.polarity].append(phrase)
     return [phrase for group in grouped.values() for phrase in group[:_SHOWN]]
+
+
+def _unquote(text: str) -> str:
+    return strip_invisible(text).strip(" \"'“”‘’.,;:()-–—")
 
 
 def phrase_key(text: str) -> str:

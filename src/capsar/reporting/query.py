@@ -13,11 +13,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from capsar.errors import DataError
-from capsar.reporting.statistics import AspectCounts
-from capsar.schema import CLASSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,12 +24,13 @@ if TYPE_CHECKING:
 
 MAX_NAMES = 100_000
 """Only the most frequent names are merged; rarer ones count in the totals."""
-NUM_BINS = 20
-"""Of the histogram of confidences."""
-FILE = "capsar_file"
-"""The column with the file of a row, named so that no kept column has the same name."""
-ROW_BITS = 40
+REVIEW = "capsar_review"
+"""The column with the number of a review, named so that no kept column has the same name."""
+_FILE = "capsar_file"
+_ROW_BITS = 40
 """A review's number is that of its file, shifted by these bits, plus that of its row."""
+_MAX_ERRORS = 20
+"""Kinds of errors to show."""
 _RESULT_COLUMNS = ("aspects", "error")
 _ROWS_AT_ONCE = 400_000
 _MAGIC = b"PAR1"
@@ -61,11 +58,27 @@ class ScoredFolder:
         return name if name in self.columns else None
 
     @property
+    def has_implicit(self) -> bool:
+        """Whether the files may have implicit mentions; those of earlier releases have none."""
+        return "implicit" in self.columns["aspects"]
+
+    @property
     def mentions(self) -> str:
         """The SQL expression of a row's explicit mentions."""
-        if "implicit" not in self.columns["aspects"]:  # files of earlier releases
+        if not self.has_implicit:
             return "aspects"
         return "[one FOR one IN aspects IF NOT coalesce(one.implicit, false)]"
+
+    @property
+    def rows_sql(self) -> str:
+        """The SQL of the rows of `$files` that were scored, with their numbers as `REVIEW`."""
+        return f"""(
+            SELECT source.*, (file_key.number << {_ROW_BITS}) + source.file_row_number AS {REVIEW}
+            FROM read_parquet($files, filename = '{_FILE}', file_row_number = true) AS source
+            JOIN file_key ON file_key.name = source.{_FILE}
+            WHERE source.error IS NULL
+              AND NOT EXISTS (FROM dropped WHERE dropped.review =
+                              (file_key.number << {_ROW_BITS}) + source.file_row_number))"""  # noqa: S608
 
     def batches(self) -> Iterator[list[int]]:
         """Yield batches of file numbers whose rows fit into memory."""
@@ -189,43 +202,72 @@ class Totals:
 
     rows: int
     errors: list[tuple[str, int]]
-    """Rows with an error, by kind."""
-    without_aspect: int
-    mentions: int
+    """Rows with an error, by kind; of the most frequent kinds."""
+    num_errors: int
+    reviews: int
+    """Rows that are counted: those without an error that were not dropped."""
+    without_mention: int
+    implicit: int
+    """Implicit mentions of themes."""
     names: dict[str, int]
     """Aspect terms as written with their counts, most frequent first."""
     num_names: int
+    mentions: int
+    """Explicit mentions, of rarer names as well."""
     groups: list[str] = field(default_factory=list)
     """The most frequent values of the compared column, sorted alphabetically."""
     num_groups: int = 0
     """All values of that column; approximate if there are many."""
 
 
+def number_files(database: DuckDBPyConnection, scored: ScoredFolder) -> None:
+    """Create the table of file numbers, and that of dropped reviews, which is empty at first."""
+    fill_keys(database, "file_key", {name: number for number, name in enumerate(scored.files)})
+    database.execute("CREATE OR REPLACE TEMP TABLE dropped (review BIGINT)")
+
+
+def fill_keys(database: DuckDBPyConnection, table: str, numbers: Mapping[str, int]) -> None:
+    """Create a table of names and their numbers."""
+    database.execute(f"CREATE OR REPLACE TEMP TABLE {table} (name VARCHAR, number BIGINT)")
+    database.execute(
+        f"INSERT INTO {table} SELECT unnest($names), unnest($numbers)",
+        {"names": list(numbers), "numbers": list(numbers.values())},
+    )
+
+
 def count_totals(
-    database: DuckDBPyConnection, scored: ScoredFolder, options: ReportOptions
+    database: DuckDBPyConnection, scored: ScoredFolder, options: ReportOptions, *, implicit: bool
 ) -> Totals:
-    """Count rows, errors, names and groups."""
+    """Count rows, errors, names and groups.
+
+    Args:
+        database: The database.
+        scored: The files.
+        options: What to compare.
+        implicit: Whether implicit mentions are counted.
+    """
     source = {"files": scored.files}
-    rows, without = database.execute(
-        f"""SELECT count(*),
-                  count(*) FILTER (error IS NULL AND coalesce(len({scored.mentions}), 0) = 0)
-           FROM read_parquet($files)""",  # noqa: S608
+    mentions = "aspects" if implicit else scored.mentions
+    number_implicit = f"coalesce(len(aspects), 0) - coalesce(len({scored.mentions}), 0)"
+    counted, without, num_implicit = database.execute(
+        f"""SELECT count(*), count(*) FILTER (coalesce(len({mentions}), 0) = 0),
+                   coalesce(sum({number_implicit if implicit else 0}), 0)
+            FROM {scored.rows_sql}""",  # noqa: S608
         source,
     ).fetchall()[0]
     errors = database.execute(
         """SELECT split_part(error, ':', 1), count(*) FROM read_parquet($files)
-           WHERE error IS NOT NULL GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 20""",
+           WHERE error IS NOT NULL GROUP BY 1 ORDER BY 2 DESC, 1""",
         source,
     ).fetchall()
     database.execute(
-        f"""CREATE TEMP TABLE name AS
+        f"""CREATE OR REPLACE TEMP TABLE name AS
            SELECT mention.text AS name, count(*) AS number
-           FROM (SELECT unnest({scored.mentions}) AS mention FROM read_parquet($files)
-                 WHERE error IS NULL)
+           FROM (SELECT unnest({scored.mentions}) AS mention FROM {scored.rows_sql})
            GROUP BY ALL""",  # noqa: S608
         source,
     )
-    num_names, mentions = database.execute(
+    num_names, num_mentions = database.execute(
         "SELECT count(*), coalesce(sum(number), 0) FROM name"
     ).fetchall()[0]
     names = database.execute(
@@ -234,12 +276,15 @@ def count_totals(
     database.execute("DROP TABLE name")
     groups, num_groups = _count_groups(database, scored, options)
     return Totals(
-        rows=int(rows),
-        errors=[(str(kind), int(number)) for kind, number in errors],
-        without_aspect=int(without),
-        mentions=int(mentions),
+        rows=sum(scored.rows),
+        errors=[(str(kind), int(number)) for kind, number in errors[:_MAX_ERRORS]],
+        num_errors=sum(int(number) for _, number in errors),
+        reviews=int(counted),
+        without_mention=int(without),
+        implicit=int(num_implicit),
         names={str(name): int(number) for name, number in names},
         num_names=int(num_names),
+        mentions=int(num_mentions),
         groups=groups,
         num_groups=num_groups,
     )
@@ -254,7 +299,7 @@ def _count_groups(
     source = {"files": scored.files}
     found = database.execute(
         f"""SELECT CAST({column} AS VARCHAR), count(*)
-            FROM read_parquet($files) WHERE error IS NULL AND {column} IS NOT NULL
+            FROM {scored.rows_sql} WHERE {column} IS NOT NULL
             GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT {options.groups}""",  # noqa: S608
         source,
     ).fetchall()
@@ -262,127 +307,7 @@ def _count_groups(
     if len(groups) < options.groups:
         return groups, len(groups)
     distinct = database.execute(
-        f"SELECT approx_count_distinct({column}) FROM read_parquet($files)",  # noqa: S608
+        f"SELECT approx_count_distinct({column}) FROM {scored.rows_sql}",  # noqa: S608
         source,
     ).fetchall()[0][0]
     return groups, max(int(distinct), len(groups))
-
-
-def load_keys(
-    database: DuckDBPyConnection,
-    scored: ScoredFolder,
-    aspects: Mapping[str, int],
-    groups: list[str],
-) -> None:
-    """Create tables with the numbers of files, of aspect names and of group values."""
-    for table, numbers in (
-        ("file_key", {name: number for number, name in enumerate(scored.files)}),
-        ("aspect_key", aspects),
-        ("group_key", {value: number for number, value in enumerate(groups)}),
-    ):
-        database.execute(f"CREATE OR REPLACE TEMP TABLE {table} (name VARCHAR, number BIGINT)")
-        database.execute(
-            f"INSERT INTO {table} SELECT unnest($names), unnest($numbers)",
-            {"names": list(numbers), "numbers": list(numbers.values())},
-        )
-
-
-def load_mentions(
-    database: DuckDBPyConnection,
-    scored: ScoredFolder,
-    batch: list[int],
-    by: str | None,
-    period_sql: str,
-) -> None:
-    """Create the table `mention` from some files, with one row per mention."""
-    group = "NULL" if by is None else f"CAST({scored.column(by, '--by')} AS VARCHAR)"
-    # Files of earlier releases have no opinion phrases.
-    has_opinions = "opinions" in scored.columns["aspects"]
-    opinions = "[one.text for one in found.opinions]" if has_opinions else "NULL::VARCHAR[]"
-    classes = " ".join(f"WHEN '{name}' THEN {number}" for number, name in enumerate(CLASSES))
-    database.execute(
-        f"""
-        CREATE OR REPLACE TEMP TABLE mention AS
-        WITH kept AS (
-            SELECT {FILE}, file_row_number, {group} AS value,
-                   CAST(coalesce({period_sql}, -1) AS SMALLINT) AS period,
-                   unnest({scored.mentions}) AS found
-            FROM read_parquet($files, filename = '{FILE}', file_row_number = true)
-            WHERE error IS NULL
-        )
-        SELECT (file_key.number << {ROW_BITS}) + kept.file_row_number AS review,
-               CAST(coalesce(group_key.number, -1) AS SMALLINT) AS part,
-               kept.period AS period,
-               CAST(coalesce(aspect_key.number, -1) AS SMALLINT) AS aspect,
-               CAST(CASE found.polarity {classes} END AS TINYINT) AS polarity,
-               found.start AS start,
-               {opinions} AS opinions,
-               least(found.confidence, found.aspect_confidence) AS confidence
-        FROM kept
-        JOIN file_key ON file_key.name = kept.{FILE}
-        LEFT JOIN aspect_key ON aspect_key.name = found.text
-        LEFT JOIN group_key ON group_key.name = kept.value
-        """,  # noqa: S608
-        {"files": [scored.files[number] for number in batch]},
-    )
-
-
-_PAIRS = [(one, other) for one in range(len(CLASSES)) for other in range(one, len(CLASSES))]
-
-
-class MentionCounter:
-    """Adds up the mentions of batches.
-
-    Along each axis of the counts, the last place is for mentions outside every aspect, group or
-    period.
-    """
-
-    def __init__(
-        self, num_aspects: int, num_groups: int, num_periods: int, min_confidence: float
-    ) -> None:
-        self.aspects = AspectCounts.zeros(num_aspects + 1, num_groups + 1, num_periods + 1)
-        """(A + 1, G + 1, P + 1)"""
-        self.overall = AspectCounts.zeros(num_groups + 1, num_periods + 1)
-        """(G + 1, P + 1) Of all mentions, including those of aspects that are not shown."""
-        self.confidences = np.zeros(NUM_BINS + 1, dtype=np.int64)
-        """Mentions by confidence, in bins of equal width; last, those without a confidence."""
-        self._min_confidence = min_confidence
-
-    def add(self, database: DuckDBPyConnection) -> None:
-        """Add the content of the table `mention`."""
-        self._add_counts(database, self.aspects, "aspect, part, period")
-        self._add_counts(database, self.overall, "part, period")
-        last = NUM_BINS - 1
-        bins = database.execute(
-            f"""SELECT CASE WHEN confidence IS NULL THEN {NUM_BINS}
-                       ELSE CAST(least(greatest(floor(confidence * {NUM_BINS}), 0), {last}) AS INT)
-                       END AS bin, count(*) FROM mention GROUP BY bin"""  # noqa: S608
-        ).fetchall()
-        for number, mentions in bins:
-            self.confidences[number] += mentions
-
-    def _add_counts(self, database: DuckDBPyConnection, counts: AspectCounts, keys: str) -> None:
-        """Add reviews, low-confidence mentions, sums and products, grouped by some keys."""
-        numbers = range(len(CLASSES))
-        columns = ", ".join(f"count(*) FILTER (polarity = {k}) AS n{k}" for k in numbers)
-        sums = ", ".join(f"sum(n{k})" for k in numbers)
-        products = ", ".join(f"sum(n{k} * n{other})" for k, other in _PAIRS)
-        relation = database.execute(
-            f"""SELECT {keys}, count(*), sum(low), {sums}, {products}
-                FROM (SELECT {keys}, count(*) FILTER (confidence < $limit) AS low, {columns}
-                      FROM mention GROUP BY {keys}, review)
-                GROUP BY {keys}""",  # noqa: S608
-            {"limit": self._min_confidence},
-        )
-        found = list(relation.fetchnumpy().values())
-        num_keys = keys.count(",") + 1
-        # The number -1 is the last place of an axis, as everywhere in numpy.
-        index = tuple(np.asarray(column, dtype=np.int64) for column in found[:num_keys])
-        values = [np.asarray(column, dtype=np.float64) for column in found[num_keys:]]
-        counts.reviews[index] += values[0]
-        counts.low_confidence[index] += values[1]
-        counts.mentions[index] += np.stack(values[2 : 2 + len(CLASSES)], axis=-1)
-        for (one, other), product in zip(_PAIRS, values[2 + len(CLASSES) :], strict=True):
-            counts.products[..., one, other][index] += product
-            if one != other:
-                counts.products[..., other, one][index] += product

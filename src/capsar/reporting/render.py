@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 COLUMNS = (
-    "aspect", "group", "period", "mentions", "reviews", "low_confidence",
+    "theme", "aspect", "group", "period", "mentions", "reviews", "low_confidence",
     *(f"{one}{part}" for one in CLASSES for part in ("", "_low", "_high", "_count")),
     "net", "net_low", "net_high",
 )  # fmt: skip
@@ -30,41 +30,45 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _FOLDER = files("capsar.reporting") / "page"
 _INTERPRETER = "vega-interpreter.js"
 _SCRIPTS = (
-    "dom.js", "shares.js", "charts.js", "draw.js", "table.js", "ranking.js", "lists.js", "drill.js",
-    "report.js",
+    "dom.js", "topics.js", "shares.js", "charts.js", "draw.js", "table.js", "drivers.js",
+    "heatmap.js", "lists.js", "summary.js", "drill.js", "report.js",
 )  # fmt: skip
 """The page's own scripts, joined in this order."""
 
 
 def render_csv(content: dict[str, Any]) -> str:
-    """Return the shares of each aspect, overall and in every group, period and both.
-
-    An empty `aspect`, `group` or `period` stands for all of them.
-    """
+    """Return the shares of each theme and aspect as CSV."""
     stream = StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(COLUMNS)
-    for names, cell in _csv_cells(content):
-        if cell["mentions"]:
-            writer.writerow([*map(_escape_formula, names), *_csv_numbers(cell)])
+    for names, numbers in share_rows(content):
+        writer.writerow([*map(_escape_formula, names), *numbers])
     return stream.getvalue()
 
 
-def _csv_cells(content: dict[str, Any]) -> Iterator[tuple[tuple[str, str, str], dict[str, Any]]]:
+def share_rows(content: dict[str, Any]) -> Iterator[tuple[list[str], list[float]]]:
+    """Yield names and numbers: of all, of each theme and of each aspect.
+
+    There is a row for everything, one per group, per period, and per group and period, if it has a
+    mention. An empty `group` or `period` stands for all of them; an empty `aspect` for a whole
+    theme, and if the theme is empty as well, for the whole corpus.
+    """
     groups, starts = content["groups"]["names"], content["periods"]["starts"]
-    for aspect, parent in [("", content["overall"]), *((a["name"], a) for a in content["aspects"])]:
-        yield (aspect, "", ""), parent
-        for group, cell in zip(groups, parent["by_group"], strict=True):
-            yield (aspect, group, ""), cell
-        for start, cell in zip(starts, parent["by_period"], strict=True):
-            yield (aspect, "", start), cell
-    if groups and starts:
-        for aspect, by_group in zip(
-            content["aspects"], content["by_group_and_period"], strict=True
-        ):
-            for group, by_period in zip(groups, by_group, strict=True):
-                for start, cell in zip(starts, by_period, strict=True):
-                    yield (aspect["name"], group, start), cell
+    themes = [theme["name"] for theme in content["themes"]]
+    topics = [("", "", content["overall"])]
+    topics += [(theme["name"], "", theme) for theme in content["themes"]]
+    for aspect in content["aspects"]:
+        theme = "" if aspect["theme"] is None else themes[aspect["theme"]]
+        topics.append((theme, aspect["name"], aspect))
+    for theme, name, topic in topics:
+        cells = [("", "", topic)]
+        cells += [(group, "", one) for group, one in zip(groups, topic["by_group"], strict=True)]
+        cells += [("", start, one) for start, one in zip(starts, topic["by_period"], strict=True)]
+        for group, by_period in zip(groups, topic.get("by_group_and_period", ()), strict=False):
+            cells += [(group, start, one) for start, one in zip(starts, by_period, strict=True)]
+        for group, start, cell in cells:
+            if cell["mentions"]:
+                yield [theme, name, group, start], _csv_numbers(cell)
 
 
 def _csv_numbers(cell: dict[str, Any]) -> list[float]:

@@ -7,32 +7,31 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from capsar.errors import ConfigError, MissingExtraError
-from capsar.reporting.aspect_names import merge_names
+from capsar.errors import ConfigError, DataError, MissingExtraError
+from capsar.reporting.aspect_names import merge_names, normalize_name
 from capsar.reporting.content import ReportData, make_content
+from capsar.reporting.counting import EXCLUDED, MentionCounter, load_keys, load_mentions
+from capsar.reporting.drivers import MAX_DRIVERS, DriverCounter
 from capsar.reporting.model_info import find_model_info
 from capsar.reporting.options import ReportOptions
 from capsar.reporting.periods import make_periods
 from capsar.reporting.phrases import PhraseCounter
-from capsar.reporting.query import (
-    MentionCounter,
-    connect,
-    count_totals,
-    load_keys,
-    load_mentions,
-    open_scored_folder,
-)
+from capsar.reporting.quality import check_quality
+from capsar.reporting.query import connect, count_totals, number_files, open_scored_folder
 from capsar.reporting.render import render_csv, render_page
 from capsar.reporting.sampling import Sampler
+from capsar.reporting.themes import ReportThemes, given_themes, scored_themes
+from capsar.reporting.workbook import render_workbook
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from duckdb import DuckDBPyConnection
 
+    from capsar.reporting.aspect_names import MergedAspect
     from capsar.reporting.query import ScoredFolder
 
-FORMATS = ("html", "json", "csv")
+FORMATS = ("html", "json", "csv", "xlsx")
 _SENTENCES = 12
 """Per aspect and polarity, over all groups; each group has at least two."""
 
@@ -51,8 +50,8 @@ def report(
         scored: The folder that `capsar score` wrote, or one Parquet file of it.
         output: The file to write; without it nothing is written.
         options: What to compare and how much to show.
-        format: `html`, a self-contained page; `json`; or `csv`. By default the suffix of `output`,
-            or else `html`.
+        format: `html`, a self-contained page; `json`; `csv`; or `xlsx`. By default the suffix of
+            `output`, or else `html`.
         on_progress: Called with the number of rows counted so far and the number of all rows.
 
     Raises:
@@ -61,14 +60,14 @@ def report(
         MissingExtraError: If the extra `report` is not installed.
     """
     format = _check_format(output, format)  # noqa: A001
-    if not all(map(find_spec, ("duckdb", "snowballstemmer", "symspellpy"))):
+    if not all(map(find_spec, ("duckdb", "py3langid", "snowballstemmer", "symspellpy"))):
         raise MissingExtraError("report", "A report")
     options = options or ReportOptions()
     with connect(options) as database:
         data = _read(database, open_scored_folder(database, scored), options, on_progress)
     content = make_content(data, options, detailed=format != "html")
     if output is not None:
-        Path(output).write_text(_render(content, format), encoding="utf-8", newline="\n")
+        Path(output).write_bytes(_render(content, format))
     return content
 
 
@@ -86,10 +85,12 @@ def _check_format(output: str | Path | None, format: str | None) -> str:  # noqa
     return format
 
 
-def _render(content: dict[str, Any], format: str) -> str:  # noqa: A002
+def _render(content: dict[str, Any], format: str) -> bytes:  # noqa: A002
+    if format == "xlsx":
+        return render_workbook(content)
     if format == "json":
-        return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
-    return render_csv(content) if format == "csv" else render_page(content)
+        return f"{json.dumps(content, ensure_ascii=False, indent=1)}\n".encode()
+    return (render_csv(content) if format == "csv" else render_page(content)).encode()
 
 
 def _read(
@@ -102,28 +103,93 @@ def _read(
     text_column = options.text_column or scored.text_column
     if text_column is not None:
         scored.column(text_column, "--text-column")
-    totals = count_totals(database, scored, options)
+    number_files(database, scored)
+    quality = check_quality(database, scored, text_column, options) if text_column else None
+    themes = ReportThemes() if options.themes else scored_themes(database, scored)
+    totals = count_totals(database, scored, options, implicit=themes.has_implicit)
     periods = make_periods(database, scored, options)
-    aspects = merge_names(totals.names)[: options.aspects]
-    numbers = {name: number for number, one in enumerate(aspects) for name in one.spellings}
-    load_keys(database, scored, numbers, totals.groups)
+    merged = merge_names(totals.names)
+    kept, excluded = _exclude(merged, options.exclude)
+    if options.themes:
+        themes = given_themes(options, kept)
+    aspects = kept[: options.aspects]
+    first, groups = len(themes.names), totals.groups
+    keys = {name: first + n for n, aspect in enumerate(aspects) for name in aspect.spellings}
+    keys |= dict.fromkeys((name for aspect in excluded for name in aspect.spellings), EXCLUDED)
+    load_keys(database, keys, groups, themes)
     counter = MentionCounter(
-        len(aspects), len(totals.groups), len(periods.starts), options.min_confidence
+        first + len(aspects), len(groups), len(periods.starts), options.min_confidence
     )
-    per_group = max(2, -(-_SENTENCES // max(1, len(totals.groups))))
+    per_group = max(2, -(-_SENTENCES // max(1, len(groups))))
     sampler = Sampler(database, per_group, options.min_confidence)
     phrase_counter = PhraseCounter(database, options.min_confidence)
+    driver_counter = _count_drivers(database, scored, options, themes, len(aspects))
     rows = 0
     for batch in scored.batches():
-        load_mentions(database, scored, batch, options.by, periods.sql)
+        load_mentions(database, scored, batch, options.by, periods.sql, themes)
         counter.add(database)
         sampler.add()
         phrase_counter.add()
+        if driver_counter is not None:
+            driver_counter.add(scored, batch)
         rows += sum(scored.rows[number] for number in batch)
         if on_progress is not None:
             on_progress(rows, totals.rows)
     phrases = phrase_counter.phrases()
     sentences = sampler.sentences(scored, text_column, phrases) if text_column else []
     return ReportData(
-        scored, totals, aspects, counter, periods, phrases, sentences, text_column, model
+        scored=scored,
+        totals=totals,
+        quality=quality,
+        themes=themes,
+        aspects=aspects,
+        excluded=sum(one.mentions for one in excluded),
+        counter=counter,
+        periods=periods,
+        phrases=phrases,
+        sentences=sentences,
+        drivers=None if driver_counter is None else driver_counter.drivers(),
+        text_column=text_column,
+        model=model,
     )
+
+
+def _exclude(
+    aspects: list[MergedAspect], names: Sequence[str]
+) -> tuple[list[MergedAspect], list[MergedAspect]]:
+    """Return the aspects to count, and those that have one of the names.
+
+    Raises:
+        ConfigError: If no aspect has a name.
+    """
+    wanted = {normalize_name(name) for name in names}
+    forms = {aspect.name: set(map(normalize_name, aspect.spellings)) for aspect in aspects}
+    unknown = wanted - set().union(*forms.values())
+    if unknown:
+        raise ConfigError(f"exclude: no aspect has the name {sorted(unknown)[0]!r}")
+    excluded = [aspect for aspect in aspects if forms[aspect.name] & wanted]
+    return [aspect for aspect in aspects if not forms[aspect.name] & wanted], excluded
+
+
+def _count_drivers(
+    database: DuckDBPyConnection,
+    scored: ScoredFolder,
+    options: ReportOptions,
+    themes: ReportThemes,
+    num_aspects: int,
+) -> DriverCounter | None:
+    """Return a counter for the themes without a parent or else for the most frequent aspects."""
+    if options.rating is None:
+        return None
+    column = scored.column(options.rating, "--rating")
+    rating = f"TRY_CAST({column} AS DOUBLE)"
+    rated = database.execute(
+        f"SELECT count(*) FILTER (isfinite({rating})) * 2 >= count(*) FROM {scored.rows_sql}",  # noqa: S608
+        {"files": scored.files},
+    ).fetchall()[0][0]
+    if not rated:
+        raise DataError(
+            f"--rating: fewer than half of the values of {options.rating!r} are numbers"
+        )
+    topics = [number for number, parent in enumerate(themes.parents) if parent is None]
+    return DriverCounter(database, topics or range(num_aspects)[:MAX_DRIVERS], rating)

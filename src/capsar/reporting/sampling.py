@@ -1,4 +1,4 @@
-"""Sample example sentences for each aspect, polarity and group.
+"""Sample example sentences for each topic, polarity and group.
 
 Mentions are ranked by a hash of their position and those with the smallest hashes are kept, so a
 corpus always gives the same sentences, and their number is bounded.
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from capsar.reporting.phrases import phrase_key
-from capsar.reporting.query import FILE, ROW_BITS
+from capsar.reporting.query import REVIEW
 from capsar.schema import CLASSES, Polarity
 from capsar.sentences import split_sentences
 
@@ -33,7 +33,7 @@ _SPARE = 2
 class Sentence:
     """A sentence, its mentions, and the one that it was drawn for."""
 
-    aspect: int
+    topic: int
     polarity: str
     group: int
     """The number of its group, or -1."""
@@ -42,14 +42,14 @@ class Sentence:
     marks: list[tuple[int, int, str]]
     """Start, end and polarity of each mention; positions count code points of `text`."""
     chosen: int
-    """The index in `marks` of the mention that it was drawn for."""
+    """The index in `marks` of the mention that it was drawn for; -1 for an implicit one."""
     opinions: list[tuple[int, int]]
     """Start and end of the opinion phrases of that mention."""
     confidence: float | None
     phrases: list[int] = field(default_factory=list)
-    """The numbers of these phrases in the list of its aspect and polarity."""
+    """The numbers of these phrases in the list of its topic and polarity."""
     rank: int = 0
-    """Its position among the sentences of its aspect, group and polarity."""
+    """Its position among the sentences of its topic, group and polarity."""
 
     @property
     def num_bytes(self) -> int:
@@ -61,7 +61,7 @@ class Sentence:
     def with_phrases(self, numbers: Mapping[tuple[int, str, str], int]) -> Sentence:
         """Return the sentence with the numbers of its phrases that are shown."""
         keys = (phrase_key(self.text[start:end]) for start, end in self.opinions)
-        found = (numbers.get((self.aspect, self.polarity, key)) for key in keys)
+        found = (numbers.get((self.topic, self.polarity, key)) for key in keys)
         return replace(self, phrases=sorted({one for one in found if one is not None}))
 
     def as_dict(self) -> dict[str, Any]:
@@ -87,26 +87,28 @@ class Sampler:
         self._number = number
         self._min_confidence = min_confidence
         database.execute(
-            """CREATE OR REPLACE TEMP TABLE drawn (aspect SMALLINT, part SMALLINT, polarity TINYINT,
-               period SMALLINT, review BIGINT, start INT, confidence FLOAT, draw UBIGINT)"""
+            """CREATE OR REPLACE TEMP TABLE drawn (topic SMALLINT, part SMALLINT, polarity TINYINT,
+               implicit BOOLEAN, period SMALLINT, review BIGINT, start INT, confidence FLOAT,
+               draw UBIGINT)"""
         )
 
     def add(self) -> None:
-        """Draw from the table `mention`."""
+        """Draw from the table `topic_mention`."""
         most = self._number * _SPARE
         self._database.execute(
-            f"""INSERT INTO drawn SELECT aspect, part, polarity, unnest(best, recursive := true)
-                FROM (SELECT aspect, part, polarity,
-                             min_by({{period: period, review: review, start: start,
-                                      confidence: confidence, draw: draw}}, draw, {most}) AS best
-                      FROM (SELECT *, hash(review, start) AS draw FROM mention
-                            WHERE aspect >= 0 AND polarity IS NOT NULL
+            f"""INSERT INTO drawn SELECT topic, part, polarity, unnest(best, recursive := true)
+                FROM (SELECT topic, part, polarity,
+                             min_by({{implicit: implicit, period: period, review: review,
+                                      start: start, confidence: confidence, draw: draw}},
+                                    draw, {most}) AS best
+                      FROM (SELECT *, hash(review, start) AS draw FROM topic_mention
+                            WHERE topic >= 0 AND polarity IS NOT NULL
                             AND (confidence IS NULL OR confidence >= {self._min_confidence}))
-                      GROUP BY aspect, part, polarity)"""  # noqa: S608
+                      GROUP BY topic, part, polarity)"""  # noqa: S608
         )
         self._database.execute(
             f"""CREATE OR REPLACE TEMP TABLE drawn AS SELECT * FROM drawn
-                QUALIFY row_number() OVER (PARTITION BY aspect, part, polarity ORDER BY draw)
+                QUALIFY row_number() OVER (PARTITION BY topic, part, polarity ORDER BY draw)
                         <= {most}"""  # noqa: S608
         )
 
@@ -124,10 +126,10 @@ class Sampler:
         shown: Counter[tuple[int, str, int]] = Counter()
         for drawn in self._read(scored, text_column):
             sentence = drawn.with_phrases(numbers)
-            key = (sentence.aspect, sentence.group, sentence.polarity)
+            key = (sentence.topic, sentence.group, sentence.polarity)
             group = kept.setdefault(key, [])
             content = (*key, sentence.text.casefold())
-            own = [(sentence.aspect, sentence.polarity, one) for one in sentence.phrases]
+            own = [(sentence.topic, sentence.polarity, one) for one in sentence.phrases]
             is_needed = any(shown[one] < _PER_PHRASE for one in own)
             if content not in seen and (len(group) < self._number or is_needed):
                 seen.add(content)
@@ -138,45 +140,43 @@ class Sampler:
 
     def _draw_examples(self, phrases: Sequence[Phrase]) -> None:
         """Add the examples of phrases to the drawn mentions, after all others."""
-        columns = ("part", "period", "review", "start", "confidence")
-        rows = [
-            (phrase.aspect, CLASSES.index(Polarity(phrase.polarity)), *map(example.get, columns))
-            for phrase in phrases
-            for example in phrase.examples
-        ]
-        if rows:
-            last = 2**64 - 1
-            self._database.executemany(
-                f"""INSERT INTO drawn (aspect, polarity, {", ".join(columns)}, draw)
-                    VALUES (?, ?, ?, ?, ?, ?, ?, {last})""",  # noqa: S608
-                rows,
-            )
+        columns = ("implicit", "part", "period", "review", "start", "confidence")
+        found = [(phrase, example) for phrase in phrases for example in phrase.examples]
+        values = {name: [example[name] for _, example in found] for name in columns}
+        values["topic"] = [phrase.topic for phrase, _ in found]
+        values["polarity"] = [CLASSES.index(Polarity(phrase.polarity)) for phrase, _ in found]
+        self._database.execute(
+            f"""INSERT INTO drawn BY NAME
+                SELECT {2**64 - 1} AS draw, {", ".join(f"unnest(${n}) AS {n}" for n in values)}""",
+            values,
+        )
 
     def _read(self, scored: ScoredFolder, text_column: str) -> Iterator[Sentence]:
         column = scored.column(text_column, "--text-column")
         rows = self._database.execute(
-            f"""SELECT drawn.aspect, drawn.part, drawn.polarity, drawn.period, drawn.start,
-                       drawn.confidence, CAST(source.{column} AS VARCHAR), {scored.mentions}
-                FROM read_parquet($files, filename = '{FILE}', file_row_number = true) AS source
-                JOIN file_key ON file_key.name = source.{FILE}
-                JOIN drawn
-                  ON drawn.review = (file_key.number << {ROW_BITS}) + source.file_row_number
+            f"""SELECT drawn.topic, drawn.part, drawn.polarity, drawn.period, drawn.start,
+                       drawn.implicit, drawn.confidence, CAST(source.{column} AS VARCHAR),
+                       {scored.mentions}
+                FROM {scored.rows_sql} AS source JOIN drawn ON drawn.review = source.{REVIEW}
                 WHERE source.{column} IS NOT NULL
-                ORDER BY drawn.aspect, drawn.part, drawn.polarity, drawn.draw, drawn.review,
-                         drawn.start""",  # noqa: S608
+                ORDER BY drawn.topic, drawn.part, drawn.polarity, drawn.draw, drawn.review,
+                         drawn.start, drawn.implicit""",  # noqa: S608
             {"files": scored.files},
         ).fetchall()
-        for aspect, group, polarity, period, start, confidence, text, mentions in rows:
-            extract = _extract(text, mentions, start)
+        for topic, group, polarity, period, start, implicit, confidence, text, mentions in rows:
+            extract = _extract(text, mentions, start, is_implicit=implicit)
             if extract is not None:
                 name = str(CLASSES[polarity])
-                yield Sentence(aspect, name, group, period, *extract, confidence)
+                yield Sentence(topic, name, group, period, *extract, confidence)
 
 
 def _extract(
-    text: str, mentions: list[dict[str, Any]], start: int
+    text: str, mentions: list[dict[str, Any]], start: int, *, is_implicit: bool
 ) -> tuple[str, list[tuple[int, int, str]], int, list[tuple[int, int]]] | None:
-    """Return the sentence of a mention, its marks, the index of that mention, and its phrases."""
+    """Return the sentence of a mention, its marks, the index of that mention, and its phrases.
+
+    An implicit mention is the whole sentence; it has the index -1.
+    """
     first, last = next(
         (span for span in split_sentences(text) if span[0] <= start < span[1]), (0, len(text))
     )
@@ -185,6 +185,8 @@ def _extract(
         last = min(last, first + _MAX_LENGTH)
     inside = [one for one in mentions if first <= one["start"] < one["end"] <= last]
     marks = sorted((one["start"] - first, one["end"] - first, one["polarity"]) for one in inside)
+    if is_implicit:
+        return text[first:last], marks, -1, []
     chosen = next((i for i, mark in enumerate(marks) if mark[0] == start - first), None)
     if chosen is None:
         return None
@@ -199,12 +201,12 @@ def _extract(
 
 
 def _number_phrases(phrases: Sequence[Phrase]) -> dict[tuple[int, str, str], int]:
-    """Return the number of each phrase among those of its aspect and polarity, by its key."""
+    """Return the number of each phrase among those of its topic and polarity, by its key."""
     numbers: dict[tuple[int, str, str], int] = {}
     counts: Counter[tuple[int, str]] = Counter()
     for phrase in phrases:
-        numbers[phrase.aspect, phrase.polarity, phrase_key(phrase.text)] = counts[
-            phrase.aspect, phrase.polarity
+        numbers[phrase.topic, phrase.polarity, phrase_key(phrase.text)] = counts[
+            phrase.topic, phrase.polarity
         ]
-        counts[phrase.aspect, phrase.polarity] += 1
+        counts[phrase.topic, phrase.polarity] += 1
     return numbers

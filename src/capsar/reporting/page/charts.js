@@ -16,22 +16,18 @@ const trendChart = layered(190, { x: { field: "start", type: "temporal", title: 
     { mark: { type: "point", color: `$${polarity}`, filled: true, size: 34, opacity: 1 }, encoding: { y: shareOf(polarity) } },
   ]));
 
-// Aspects by groups, colored by net share.
-const gridChart = layered({ step: 32 }, {
-  x: nominal("group", { orient: "top", labelAngle: 0, labelLimit: 110, domain: false }),
-  y: nominal("name", { labelLimit: 150, domain: false }),
+// Effects on the rating, with intervals.
+const effectOf = (field) => quantity(field, { format: "+", tickCount: 7 });
+const driversChart = layered({ step: 30 }, {
+  y: nominal("name", { labelLimit: 160, grid: true, labelFontWeight: 600 }),
+  color: choose("datum.polarity === 'negative'", "$negative", "$positive"),
 }, [
-  {
-    mark: { type: "rect", cornerRadius: 4, stroke: "$card", strokeWidth: 3, cursor: "pointer" },
-    encoding: {
-      color: { field: "net", type: "quantitative", legend: null, scale: { domain: [-1, 0, 1], range: ["$negative", "$ground", "$positive"], clamp: true, interpolate: "lab" } },
-      opacity: faded(1),
-    },
-  },
-  { mark: { type: "text", fontSize: 12.5, cursor: "pointer" }, encoding: { text: { field: "label", type: "nominal" }, color: choose("abs(datum.net) > 0.55 && !datum.few", "$on_tone", "$ink") } },
+  { mark: { type: "rule", strokeWidth: 5, strokeCap: "round", opacity: 0.35 }, encoding: { x: effectOf("low"), x2: { field: "high" } } },
+  { mark: { type: "point", filled: true, size: 90, opacity: 1, cursor: "pointer" }, encoding: { x: effectOf("value") } },
+  { mark: { type: "rule", aria: false }, data: { values: [{}] }, encoding: { x: { datum: 0 }, y: null, tooltip: null, color: { value: "$soft" } } },
 ]);
 
-// Shares of one aspect in each group, with intervals.
+// Shares of one topic in each group, with intervals.
 const dotsChart = layered({ step: 26 }, { y: nominal("group", { labelLimit: 130 }) },
   ["negative", "positive"].flatMap((polarity) => [
     { mark: { type: "rule", color: `$${polarity}`, strokeWidth: 5, strokeCap: "round" }, encoding: { x: shareOf(`${polarity}_low`), x2: { field: `${polarity}_high` }, opacity: faded(0.28) } },
@@ -52,4 +48,4 @@ const confidenceChart = {
   },
 };
 
-const specs = { trend: trendChart, grid: gridChart, dots: dotsChart, confidence: confidenceChart };
+const specs = { trend: trendChart, drivers: driversChart, dots: dotsChart, confidence: confidenceChart };

@@ -1,44 +1,66 @@
-// One aspect: its spellings, shares, groups, periods and example sentences.
+// One theme or aspect: its parts or spellings, shares, groups, periods and example sentences.
 
 const MAX_SENTENCES = 40;
-const drill = { aspect: 0, polarity: "", group: -1, phrase: -1, back: null };
+const drill = { topic: 0, polarity: "", group: -1, phrase: -1, back: null };
 
 function openDrill(index, group = -1, polarity = "", phrase = -1) {
   const dialog = byId("drill");
   if (!dialog.open) drill.back = document.activeElement;
-  Object.assign(drill, { aspect: index, group, polarity, phrase });
-  const aspect = content.aspects[index];
-  byId("drill-title").replaceChildren(named(aspect.name));
-  showVariants(aspect);
+  Object.assign(drill, { topic: index, group, polarity, phrase });
+  const topic = topics[index];
+  byId("drill-title").replaceChildren(named(topic.name));
+  showOrigin(index);
+  showParts(index);
   byId("drill-shares").replaceChildren(
-    element("p", { classes: ["hint"], text: `${plural(aspect.mentions, "mention")} in ${plural(aspect.reviews, "review")}; ${percent(aspect.low_confidence / aspect.mentions)} with low confidence` }),
-    shareRow(aspect), split(aspect));
+    element("p", { classes: ["hint"], text: `${plural(topic.mentions, "mention")} in ${plural(topic.reviews, "review")}; ${topic.implicit ? `${count(topic.implicit)} of them implicit, ` : ""}${percent(topic.low_confidence / topic.mentions)} with low confidence` }),
+    shareRow(topic), split(topic));
   byId("tooltip").hidden = true;
   if (!dialog.open) dialog.showModal();
   dialog.scrollTop = 0;
   const { names } = content.groups;
   byId("drill-dots-box").hidden = names.length < 2;
   byId("drill-trend-box").hidden = content.periods.starts.length < 2;
-  if (names.length > 1) draw("drill-dots", "dots", groupRows(aspect));
-  if (content.periods.starts.length > 1) draw("drill-trend", "trend", trendRows(aspect));
+  if (names.length > 1) draw("drill-dots", "dots", groupRows(topic));
+  if (content.periods.starts.length > 1) draw("drill-trend", "trend", trendRows(topic));
   byId("filter-group").value = String(group);
   showPhrases();
   showSentences();
-  history.replaceState(null, "", `#aspect=${index}`);
+  history.replaceState(null, "", `#topic=${index}`);
 }
 
-function showVariants(aspect) {
-  const place = byId("drill-variants");
-  place.replaceChildren(aspect.variants.length > 1 ? "Written as " : "");
-  if (aspect.variants.length < 2) return;
-  aspect.variants.forEach(([name, number], index) => {
-    place.append(index ? ", " : "", named(name), ` (${count(number)})`);
-  });
+// The theme of an aspect or sub-theme, and how an aspect is written.
+function showOrigin(index) {
+  const topic = topics[index];
+  const place = byId("drill-origin");
+  const parent = isTheme(index) ? topic.parent : topic.theme;
+  place.replaceChildren();
+  if (parent !== null) place.append("Theme: ", opener(parent), topic.variants?.length > 1 ? " · " : "");
+  if (!topic.variants || topic.variants.length < 2) return;
+  place.append("Written as ");
+  topic.variants.forEach(([name, number], order) => place.append(order ? ", " : "", named(name), ` (${count(number)})`));
+}
+
+// The sub-themes and aspects of a theme, with what is said about them.
+function showParts(index) {
+  const parts = [];
+  if (isTheme(index)) {
+    parts.push(...partsOf(index).filter(isTheme).map((one) => [one, topics[one].counts]));
+    parts.push(...topics[index].aspects.map(({ aspect, counts }) => [NUM_THEMES + aspect, counts]));
+  }
+  byId("drill-parts").hidden = !parts.length;
+  byId("drill-parts").replaceChildren(...parts.map(([one, counts]) => {
+    const total = counts.reduce((sum, number) => sum + number, 0);
+    const bar = element("span", { classes: ["split"], title: POLARITIES.map((name, order) => `${name} ${count(counts[order])}`).join("\n") },
+      element("i", { classes: ["negative"], style: { width: `${(counts[0] / total) * 100}%` } }),
+      element("i", { classes: ["positive"], style: { width: `${(counts[2] / total) * 100}%` } }));
+    const said = ["negative", "positive"].filter((polarity) => topics[one].phrases[polarity].length).map((polarity) => phraseOpener(one, polarity, 0));
+    return element("li", {}, opener(one), element("small", { text: count(total) }), bar, element("span", { classes: ["said"] }, ...said));
+  }));
 }
 
 function showPhrases() {
-  const rows = ["negative", "positive"].filter((polarity) => content.phrases[drill.aspect][polarity].length).map((polarity) =>
-    element("p", { classes: ["said"] }, ...content.phrases[drill.aspect][polarity].map((phrase, number) => phraseFilter(polarity, number, phrase))));
+  const rows = ["negative", "positive"].filter((polarity) => topics[drill.topic].phrases[polarity].length).map((polarity) =>
+    element("p", { classes: ["said"] }, ...topics[drill.topic].phrases[polarity].map((phrase, number) => phraseFilter(polarity, number, phrase))));
   byId("drill-phrases").replaceChildren(...rows);
 }
 
@@ -54,7 +76,7 @@ function phraseFilter(polarity, number, phrase) {
 }
 
 function showSentences() {
-  const all = content.sentences[drill.aspect];
+  const all = topics[drill.topic].sentences;
   const fits = all.filter(({ polarity, group, phrases }) => (!drill.polarity || polarity === drill.polarity) && (drill.group < 0 || group === drill.group) && (drill.phrase < 0 || phrases.includes(drill.phrase)));
   for (const button of byId("drill-phrases").querySelectorAll("button")) {
     const chosen = button.dataset.phrase === String(drill.phrase) && button.classList.contains(drill.polarity || "none");
@@ -83,7 +105,7 @@ function sentenceItem(sentence) {
     position = end;
   });
   quote.append(...withOpinions(letters, position, letters.length, sentence.opinions));
-  const details = [sentence.polarity];
+  const details = [sentence.chosen < 0 ? `implicit, ${sentence.polarity}` : sentence.polarity];
   if (sentence.confidence !== null) details[0] += `, confidence ${sentence.confidence.toFixed(2)}`;
   if (sentence.period >= 0) details.push(periodName(content.periods.starts[sentence.period]));
   const small = element("small", { text: details.join(" · ") });

@@ -35,20 +35,10 @@ function showDifferences() {
   byId("differences").hidden = false;
   byId("few").textContent = count(content.min_reviews);
   byId("differences-title").textContent = `By ${column}`;
-  const qValues = new Map(content.differences.map((row) => [`${row.aspect} ${row.group}`, row.q]));
-  const tested = content.differences.some((row) => row.group > 0);
-  const rows = content.aspects.slice(0, 14).flatMap((aspect, index) => names.map((group, number) => {
-    const cell = aspect.by_group[number];
-    if (!cell.mentions) return null;
-    const q = qValues.get(`${index} ${tested ? number : 0}`);
-    return { aspect: index, number, name: aspect.name, group, net: cell.net[0], label: points(cell.net[0]) + (q < SIGNIFICANT ? " •" : ""), few: few(cell),
-      tip: `${aspect.name}, ${group}\n${size(cell)}\n${shareText(cell)}${q === undefined ? "" : `\ncompared with all others: ${qValue(q)}`}` };
-  })).filter(Boolean);
-  byId("grid").style.setProperty("--least", `${12 + names.length * 7.2}rem`);
-  draw("grid", "grid", rows, ({ aspect, number }) => openDrill(aspect, number));
-  const none = `No ${column} differs significantly from all others in any aspect.`;
+  showHeatmap();
+  const none = `No ${column} differs significantly from all others in any ${level}.`;
   significantList("difference-list", content.differences, "Significant differences", none, (row) => element("li", {},
-    arrow(row.rest, row.here), named(names[row.group]), ", ", opener(row.aspect, row.group), ": ",
+    arrow(row.rest, row.here), named(names[row.group]), ", ", opener(topicOf(row), row.group), ": ",
     element("b", { text: sizes(row.here, row.rest)[0] }),
     element("span", { classes: ["from"], text: ` compared with ${sizes(row.here, row.rest)[1]} for all others, ${qValue(row.q)}` })));
   if (total > names.length) byId("difference-list").append(element("p", { classes: ["hint"], text: `The ${names.length} most frequent of about ${count(total)} are compared, each with all others together.` }));
@@ -59,9 +49,16 @@ function showChanges() {
   if (starts.length < 2) return;
   byId("changes").hidden = false;
   const choice = byId("trend-aspect");
-  choice.append(element("option", { value: "", text: "all aspects" }), ...content.aspects.map((aspect, index) => element("option", { value: String(index), text: aspect.name })));
+  const option = (index) => element("option", { value: String(index), text: topics[index].name });
+  const shown = topics.map((_, index) => index).filter((index) => topics[index].mentions);
+  choice.append(element("option", { value: "", text: "all mentions" }));
+  for (const [label, fits] of [["Themes", isTheme], ["Aspects", (index) => !isTheme(index)]]) {
+    const group = Object.assign(element("optgroup"), { label });
+    group.append(...shown.filter(fits).map(option));
+    if (group.children.length) choice.append(group);
+  }
   const show = () => {
-    const where = choice.value === "" ? content.overall : content.aspects[Number(choice.value)];
+    const where = choice.value === "" ? content.overall : topics[Number(choice.value)];
     draw("trend", "trend", trendRows(where));
     byId("trend-table").replaceChildren(trendTable(where));
   };
@@ -69,8 +66,8 @@ function showChanges() {
   show();
   const half = Math.floor(starts.length / 2);
   const title = starts.length < 4 ? "" : `Changes since ${periodName(starts[half])}`;
-  if (title) significantList("change-list", content.changes, title, "No aspect has changed significantly.", (row) => element("li", {},
-    arrow(row.before, row.after), opener(row.aspect), ": ",
+  if (title) significantList("change-list", content.changes, title, `No ${level} has changed significantly.`, (row) => element("li", {},
+    arrow(row.before, row.after), opener(topicOf(row)), ": ",
     element("span", { classes: ["from"], text: `${sizes(row.before, row.after)[0]} → ` }), element("b", { text: sizes(row.before, row.after)[1] }),
     element("span", { classes: ["from"], text: `, ${qValue(row.q)}` })));
 }
@@ -109,15 +106,18 @@ function showReliability() {
 function showMethod() {
   const { min_reviews: reviews, confidence } = content;
   const texts = [
-    "A share is the part of an aspect’s mentions with a given polarity. Mentions are those that the model extracted, or the given aspects; wrongly extracted aspects are counted too.",
+    "A share is the part of the mentions with a given polarity. Mentions are those that the model extracted, or the given aspects; wrongly extracted aspects are counted too.",
     "Shares are those of the model’s predictions and include its errors. If the model makes the same errors everywhere, groups and periods remain comparable.",
+    ...(NUM_THEMES ? ["A mention belongs to one theme or none. An implicit mention is a sentence that evaluates a theme without naming anything; it counts for its theme, not for an aspect. Implicit mentions are less reliable than explicit ones."] : []),
     "Intervals cover sampling error only: 95 % of Dirichlet draws around the counts, with half a count added per polarity. Mentions in the same review are not independent, so the counts are first divided by the design effect.",
     `Groups with fewer than ${reviews} reviews are faded and not compared.`,
     `A mention has low confidence if the confidence in the aspect or in its polarity is below ${confidence.minimum}. Such mentions count in all shares.`,
-    `Differences between groups, and between the earlier and the later half of the periods, are tested on all three shares at once (Hotelling’s test with reviews as sampling units). q is the false discovery rate (Benjamini and Hochberg); differences with q < .05 are called significant. A difference does not prove a cause.`,
+    "Differences between groups, and between the earlier and the later half of the periods, are tested on all three shares at once (Hotelling’s test with reviews as sampling units). q is the false discovery rate (Benjamini and Hochberg); differences with q < .05 are called significant. A difference does not prove a cause.",
+    ...(content.rating ? [`Effects on ${content.rating.column} are those of a linear regression on whether a review criticizes and whether it praises each ${level}, with intervals that are robust to unequal variances (HC3). Errors of the model make effects look smaller. Those with fewer than ${reviews} reviews are not shown.`] : []),
     "Names of an aspect are merged if they differ in case, accents, articles, hyphens, plural or a simple misspelling; each aspect lists its merged names.",
-    "Phrases in quotes are those that the model found to carry the sentiment. Within an aspect and a polarity, phrases that differ only in case, articles, intensifiers or inflection are counted together.",
+    "Phrases in quotes are those that the model found to carry the sentiment. Phrases that differ only in case, articles, intensifiers or inflection are counted together.",
     "Example sentences are sampled at random from mentions with sufficient confidence and sorted by confidence. Colors show predictions, which may be wrong.",
+    "Duplicates are reviews of at least 40 characters with the same text as an earlier one. Reviews without a letter, or such as “n/a”, count as empty.",
   ];
   byId("method").append(element("ul", {}, ...texts.map((text) => element("li", { text }))));
 }

@@ -4,9 +4,10 @@ function showHead() {
   const { totals, periods, groups, source, model } = content;
   document.title = content.title;
   byId("title").textContent = content.title;
-  const parts = [`${plural(totals.mentions, "mention")} of aspects in ${plural(totals.reviews, "review")}`];
+  const parts = [plural(totals.reviews, "review")];
   if (periods.starts.length) parts.push(`${periodName(periods.starts[0])} to ${periodName(periods.starts.at(-1))}`);
-  if (groups.names.length) parts.push(`by ${groups.column}`);
+  if (content.rating) parts.push(`mean ${content.rating.column} ${content.rating.mean.toFixed(2)}`);
+  if (groups.names.length) parts.push(groups.names.length > 4 ? `by ${groups.column} (${count(groups.total)})` : `${groups.column}: ${groups.names.join(", ")}`);
   byId("lead").textContent = `${parts.join(" · ")}.`;
   const notices = [];
   if (!source.is_complete) notices.push("The scoring job has not finished: run capsar score again to complete it.");
@@ -18,15 +19,17 @@ function showHead() {
 function showAll() {
   showHead();
   showFacts();
-  showRankings();
+  showFindings();
+  showMatters();
+  showDrivers();
   showDifferences();
   showChanges();
   prepareTable();
   prepareDrill();
   showReliability();
   showMethod();
-  const wanted = /^#aspect=(\d+)$/.exec(location.hash);
-  if (wanted && content.aspects[Number(wanted[1])]) openDrill(Number(wanted[1]));
+  const wanted = /^#topic=(\d+)$/.exec(location.hash);
+  if (wanted && topics[Number(wanted[1])]?.mentions) openDrill(Number(wanted[1]));
 }
 
 showAll();

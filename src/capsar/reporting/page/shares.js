@@ -30,16 +30,37 @@ function fact(title, number, text) {
 }
 
 function showFacts() {
-  const { totals, overall, confidence } = content;
+  const { totals, overall, confidence, quality } = content;
   const sentiment = element("div", { classes: ["card", "fact"] }, element("h2", { text: "Sentiment of all mentions" }));
   if (overall.mentions) sentiment.append(shareRow(overall), split(overall));
   else sentiment.append(element("small", { text: "No aspects were found." }));
   const known = totals.mentions - confidence.unknown;
   const low = known ? percent(totals.low_confidence / known) : "unknown";
+  const implicit = totals.implicit ? `, ${count(totals.implicit)} of them implicit` : "";
   byId("facts").append(
     sentiment,
-    fact("Mentions", count(totals.mentions), `of aspects, under ${plural(totals.names, "name")}; the ${content.aspects.length} aspects shown cover ${percent(totals.mentions_shown / Math.max(1, totals.mentions))} of them`),
+    fact("Reviews", count(totals.reviews), `with ${plural(totals.mentions, "mention")}${implicit}; ${count(totals.without_mention)} of the reviews mention nothing`),
     fact("Low confidence", low, known ? `of the mentions have a confidence below ${confidence.minimum}` : "the model has no calibrated confidences"),
-    fact("Errors", count(totals.errors), `of ${plural(totals.rows, "row")} could not be scored; ${count(totals.without_aspect)} mention no aspect`),
+    fact("Check the data", ...checks(totals, quality)),
   );
+}
+
+// The number of reviews that an analyst should know about, and what is wrong with them.
+function checks({ errors, dropped, excluded }, quality) {
+  const foreign = Object.values(quality?.languages ?? {}).reduce((sum, number) => sum + number, 0);
+  const found = [
+    [errors, "could not be scored"],
+    [quality?.empty, "empty"],
+    [quality?.duplicates, `${quality?.duplicates === 1 ? "duplicate" : "duplicates"}`],
+    [foreign, `not in English${quality?.language_identified < content.totals.rows - errors ? ` in a sample of ${count(quality?.language_identified)}` : ""} (${languageNames(quality)})`],
+  ].filter(([number]) => number).map(([number, text]) => `${count(number)} ${text}`);
+  if (dropped) found.push(`${count(dropped)} of them not counted`);
+  if (excluded) found.push(`${plural(excluded, "mention")} of excluded aspects not counted`);
+  if (!quality) found.push("the reviews were not kept, so duplicates and languages are unknown");
+  return [count(errors + (quality?.empty ?? 0) + (quality?.duplicates ?? 0) + foreign), found.join("; ") || "no empty, duplicate or non-English reviews, and no errors"];
+}
+
+function languageNames(quality) {
+  const names = new Intl.DisplayNames("en", { type: "language" });
+  return Object.entries(quality?.languages ?? {}).slice(0, 3).map(([code, number]) => `${names.of(code)} ${count(number)}`).join(", ");
 }

@@ -1,56 +1,85 @@
-// The table of all aspects: sort, search, open.
+// The table of themes and aspects: sort, search, open.
 
 const FIRST = 20;
-const table = { key: "mentions", falling: true, all: false };
+const table = { key: "mentions", falling: true, all: false, open: new Set() };
 
-function sortValue(aspect, key) {
-  if (key === "name") return aspect.name.toLocaleLowerCase();
-  if (key === "low_confidence") return aspect.low_confidence / aspect.mentions;
-  return key === "mentions" ? aspect.mentions : aspect[key][0];
+function sortValue(topic, key) {
+  if (key === "name") return topic.name.toLocaleLowerCase();
+  if (key === "low_confidence") return topic.low_confidence / topic.mentions;
+  return key === "mentions" ? topic.mentions : topic[key][0];
+}
+
+function sorted(indices) {
+  const direction = table.falling ? -1 : 1;
+  return [...indices].sort((one, other) => {
+    const [a, b] = [sortValue(topics[one], table.key), sortValue(topics[other], table.key)];
+    return a < b ? -direction : a > b ? direction : 0;
+  });
+}
+
+// Themes, each followed by its parts if it is open; or aspects.
+function tree(indices, depth = 0) {
+  return sorted(indices).flatMap((index) => [topicRow(index, depth), ...(isTheme(index) && table.open.has(index) ? tree(partsOf(index), depth + 1) : [])]);
 }
 
 function showTable() {
   const wanted = byId("search").value.trim().toLocaleLowerCase();
-  const fits = ({ name, variants }) => [name, ...variants.map(([one]) => one)].some((one) => one.toLocaleLowerCase().includes(wanted));
-  const found = content.aspects.map((aspect, index) => [aspect, index]).filter(([aspect]) => fits(aspect));
-  const direction = table.falling ? -1 : 1;
-  found.sort(([one], [other]) => {
-    const [a, b] = [sortValue(one, table.key), sortValue(other, table.key)];
-    return a < b ? -direction : a > b ? direction : 0;
-  });
-  const shownRows = table.all || wanted ? found : found.slice(0, FIRST);
-  byId("aspect-table").tBodies[0].replaceChildren(...shownRows.map(([aspect, index]) => aspectRow(aspect, index)));
-  byId("more").hidden = found.length <= FIRST || Boolean(wanted);
-  byId("more").textContent = table.all ? `Show the first ${FIRST} only` : `Show all ${found.length}`;
-  byId("matches").textContent = wanted ? plural(found.length, "aspect") + " found" : "";
+  const fits = ({ name, variants = [] }) => [name, ...variants.map(([one]) => one)].some((one) => one.toLocaleLowerCase().includes(wanted));
+  const body = byId("aspect-table").tBodies[0];
+  if (wanted) {
+    const found = topics.map((_, index) => index).filter((index) => topics[index].mentions && fits(topics[index]));
+    body.replaceChildren(...sorted(found).map((index) => topicRow(index, 0, false)));
+    byId("matches").textContent = `${count(found.length)} found`;
+  } else {
+    const rows = tree(mainTopics);
+    const rest = NUM_THEMES ? partsOf(-1) : [];
+    if (rest.length) rows.push(otherRow(rest.length), ...(table.open.has(-1) ? sorted(rest).map((index) => topicRow(index, 1)) : []));
+    body.replaceChildren(...(table.all || NUM_THEMES ? rows : rows.slice(0, FIRST)));
+    byId("matches").textContent = "";
+  }
+  byId("more").hidden = NUM_THEMES > 0 || mainTopics.length <= FIRST || Boolean(wanted);
+  byId("more").textContent = table.all ? `Show the first ${FIRST} only` : `Show all ${mainTopics.length}`;
 }
 
-function aspectRow(aspect, index) {
-  const others = aspect.variants.slice(1).map(([name]) => name);
-  const name = element("th", { scope: "row" }, opener(index));
+function toggle(index, label) {
+  const open = table.open.has(index);
+  const button = element("button", { type: "button", classes: ["toggle"], text: open ? "▾" : "▸", ariaLabel: `Aspects of ${label}` });
+  button.setAttribute("aria-expanded", String(open));
+  button.addEventListener("click", () => {
+    if (!table.open.delete(index)) table.open.add(index);
+    showTable();
+    byId("aspect-table").querySelector(`[data-toggle="${index}"]`)?.focus();
+  });
+  button.dataset.toggle = String(index);
+  return button;
+}
+
+function otherRow(number) {
+  const cell = element("th", { scope: "row", colSpan: 6 }, toggle(-1, "no theme"), element("span", { classes: ["quiet"], text: `${plural(number, "aspect")} without a theme` }));
+  return element("tr", {}, cell);
+}
+
+function topicRow(index, depth, foldable = true) {
+  const topic = topics[index];
+  const others = (topic.variants ?? []).slice(1).map(([name]) => name);
+  const name = element("th", { scope: "row", style: { "--depth": String(depth) } });
+  if (isTheme(index) && foldable && partsOf(index).length) name.append(toggle(index, topic.name));
+  name.append(opener(index));
   if (others.length) {
     const also = element("span", { classes: ["also"], text: "also " });
-    others.slice(0, 4).forEach((one, index) => also.append(index ? ", " : "", named(one)));
+    others.slice(0, 4).forEach((one, order) => also.append(order ? ", " : "", named(one)));
     if (others.length > 4) also.append(` and ${others.length - 4} more`);
     name.append(also);
   }
-  const said = ["negative", "positive"].flatMap((polarity) =>
-    content.phrases[index][polarity].slice(0, 1).map((phrase) => phraseOpener(index, polarity, 0, phrase)));
+  const said = ["negative", "positive"].filter((polarity) => topic.phrases[polarity].length).map((polarity) => phraseOpener(index, polarity, 0));
   if (said.length) name.append(element("span", { classes: ["said"] }, ...said));
-  const share = (one) => element("td", { classes: ["number", one] }, element("b", { text: percent(aspect[one][0]) }), " ", element("small", { text: range(aspect[one]) }));
-  return element("tr", {}, name,
-    element("td", { classes: ["number", "count"], text: count(aspect.mentions) }),
+  const share = (one) => element("td", { classes: ["number", one] }, element("b", { text: percent(topic[one][0]) }), " ", element("small", { text: range(topic[one]) }));
+  return element("tr", { classes: isTheme(index) ? ["theme"] : [] }, name,
+    element("td", { classes: ["number", "count"], text: count(topic.mentions) }),
     share("negative"),
-    element("td", { classes: ["spread"] }, split(aspect)),
+    element("td", { classes: ["spread"] }, split(topic)),
     share("positive"),
-    element("td", { classes: ["number", "low"], text: percent(aspect.low_confidence / aspect.mentions) }));
-}
-
-function opener(index, group = -1, polarity = "") {
-  const button = element("button", { type: "button", classes: ["open"] }, named(content.aspects[index].name));
-  button.setAttribute("aria-haspopup", "dialog");
-  button.addEventListener("click", () => openDrill(index, group, polarity));
-  return button;
+    element("td", { classes: ["number", "low"], text: percent(topic.low_confidence / topic.mentions) }));
 }
 
 function prepareTable() {
@@ -65,6 +94,14 @@ function prepareTable() {
       showTable();
     });
   }
+  byId("aspects-title").textContent = NUM_THEMES ? "Themes and aspects" : "All aspects";
+  // On paper, everything is open.
+  addEventListener("beforeprint", () => {
+    table.all = true;
+    for (let index = -1; index < NUM_THEMES; index += 1) table.open.add(index);
+    for (const one of document.querySelectorAll("main details")) one.open = true;
+    showTable();
+  });
   byId("search").addEventListener("input", showTable);
   byId("more").addEventListener("click", () => { table.all = !table.all; showTable(); });
   showTable();

@@ -1,0 +1,55 @@
+"""Identify the language of a review, and call it English if in doubt."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import lru_cache
+from typing import TYPE_CHECKING
+from unicodedata import name as name_of
+
+if TYPE_CHECKING:
+    from py3langid.langid import LanguageIdentifier
+
+ENGLISH = "en"
+_LATIN = "en de fr es it pt nl pl sv da no fi cs sk hu ro hr sl et lv lt tr id vi tl ca".split()  # noqa: SIM905
+"""The languages that are distinguished by words."""
+_SCRIPTS = {
+    "CYRILLIC": "ru", "CJK": "zh", "HIRAGANA": "ja", "KATAKANA": "ja", "HANGUL": "ko",
+    "ARABIC": "ar", "DEVANAGARI": "hi", "GREEK": "el", "HEBREW": "he", "THAI": "th",
+    "BENGALI": "bn", "TAMIL": "ta", "TELUGU": "te", "GEORGIAN": "ka", "ARMENIAN": "hy",
+}  # fmt: skip
+"""The most frequent language of other scripts."""
+_MARGIN = 7.0
+"""By how much the log-likelihood of another language must exceed that of English."""
+_MIN_WORDS = 2
+_MAX_CHARS = 400
+
+
+def identify_language(text: str) -> str:
+    """Return the ISO 639 code of the language of a text.
+
+    >>> identify_language("Leider kam das Paket erst nach drei Wochen an.")
+    'de'
+    >>> identify_language("Super!")
+    'en'
+    """
+    text = text[:_MAX_CHARS]
+    letters = "" if text.isascii() else filter(str.isalpha, text)
+    scripts = Counter(_SCRIPTS.get(name_of(one, "").partition(" ")[0]) for one in letters)
+    # A Han character is a word, so a third of the letters is enough.
+    if scripts.pop(None, 0) < 2 * scripts.total():
+        return "ja" if scripts["ja"] else str(scripts.most_common(1)[0][0])
+    if len(text.split()) < _MIN_WORDS:
+        return ENGLISH
+    scores: dict[str, float] = dict(_identifier().rank(text))
+    scores[ENGLISH] += _MARGIN
+    return max(scores, key=scores.__getitem__)
+
+
+@lru_cache(maxsize=1)
+def _identifier() -> LanguageIdentifier:
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    identifier = LanguageIdentifier.from_model_file(MODEL_FILE)
+    identifier.set_languages(_LATIN)
+    return identifier
