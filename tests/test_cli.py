@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
 import json
 import os
 import re
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import samples
 import typer.testing
 from synthetic_reviews import write_reviews
 
@@ -108,6 +111,16 @@ def test_data_check_names_every_bad_row(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "BAD line 3: Aspect 'stew' does not occur" in done.stdout
     assert "labels: 2 negative" in done.stdout
+
+
+def test_data_check_of_excel_finds_the_same_as_of_csv(tmp_path: Path) -> None:
+    found = {}
+    for name, content in (("a.csv", samples.CSV), ("a.xlsx", samples.XLSX)):
+        (tmp_path / name).write_bytes(content)
+        done = capsar("data", "check", name, "--json", cwd=tmp_path)
+        (found[name],) = json.loads(done.stdout)["files"]
+        found[name]["bad"] = [error["reason"] for error in found[name]["bad"]]
+    assert found["a.xlsx"] == found["a.csv"] | {"path": "a.xlsx", "format": "xlsx"}
 
 
 def test_data_check_json(tmp_path: Path) -> None:
@@ -300,6 +313,8 @@ def test_analyze_reads_the_text_column_of_tables(small_bundle: Path, tmp_path: P
     """Rows may span several lines, and invalid labels are ignored."""
     review = '7,"Cold ""soup"",\nwarm tea.",stew,0\n8,,,\n9,Café,,\n'
     (tmp_path / "r.csv").write_text(f"id,review,aspect,polarity\n{review}", encoding="latin-1")
+    rows = csv.reader(io.StringIO(f"id,review\n{review}"))
+    (tmp_path / "r.xlsx").write_bytes(samples.xlsx(*rows))
     (tmp_path / "r.tsv").write_text("review\tstart\nFine, staff\t3\n")
     (tmp_path / "r.jsonl").write_text('{"review": "Cold soup.", "polarity": 9}\n{"review": null}\n')
     options = (
@@ -315,6 +330,7 @@ def test_analyze_reads_the_text_column_of_tables(small_bundle: Path, tmp_path: P
         ("r.csv", ['Cold "soup",\nwarm tea.', "", "Café"]),
         ("r.tsv", ["Fine, staff"]),
         ("r.jsonl", ["Cold soup.", ""]),
+        ("r.xlsx", ['Cold "soup",\nwarm tea.', "", "Café"]),
     ):
         done = capsar("analyze", name, *options, "--model", small_bundle, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
@@ -336,7 +352,10 @@ def test_analyze_reads_the_text_column_of_tables(small_bundle: Path, tmp_path: P
         ("r.jsonl", b"Cold soup.\n", "line 1: not JSON"),
         ("r.parquet", b"PAR1", "`capsar score` also reads Parquet"),
         ("r.csv.gz", b"", "`capsar score` also reads Parquet"),
-        ("r.xml", b"<a/>", "expected CSV, TSV or JSON Lines, or one text per line"),
+        ("r.xml", b"<a/>", "expected CSV, TSV, Excel (.xlsx) or JSON Lines, or one text per line"),
+        ("r.xls", b"", "expected CSV, TSV, Excel (.xlsx)"),
+        ("r.xlsx", samples.xlsx(["review"]), "row 1 (the header): no column 'text'; found"),
+        ("r.xlsx", samples.XLSX[:900], "r.xlsx: the file: not a readable workbook"),
     ],
 )
 def test_analyze_rejects_unsupported_files(

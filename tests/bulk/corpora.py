@@ -9,6 +9,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import openpyxl
 import pyarrow as pa
 import pyarrow.dataset as pds
 import pyarrow.parquet as pq
@@ -42,6 +43,11 @@ def write(path: Path, texts: list[Any], first_id: int = 0) -> Path:
     name = path.name.removesuffix(".gz")
     if name.endswith(".parquet"):
         pq.write_table(pa.table({"id": ids, "review": texts}), path, row_group_size=200)
+    elif name.endswith(".xlsx"):
+        book = openpyxl.Workbook()
+        for row in [("id", "review"), *zip(ids, texts, strict=True)]:
+            book.active.append(row)
+        book.save(path)
     elif name.endswith(".csv"):
         with opened(path, "wt", encoding="utf-8", newline="") as stream:
             rows = csv.writer(stream)

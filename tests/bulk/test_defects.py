@@ -118,7 +118,7 @@ def test_last_of_several_processes_creates_a_file_on_a_store(
     fsspec.filesystem("memory").rm("/created", recursive=True)
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet", "small.csv"])
+@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet", "small.csv", "a.xlsx"])
 def test_file_that_changes_while_it_is_read_is_not_published(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,11 +138,24 @@ def test_file_that_changes_while_it_is_read_is_not_published(
             yield batch
 
     monkeypatch.setattr(module, reader, read_and_change)
-    shard = None if name == "a.jsonl" else make_shards(manifest.job, planned)[0]
+    shard = None if name in ("a.jsonl", "a.xlsx") else make_shards(manifest.job, planned)[0]
     worker = Worker(WorkerSetup(manifest.job, "run", 60), lambda _: None)
     result = worker.run(Task(planned.file, shard))
     assert "has changed since the job was planned" in result.unreadable
     assert not list((tmp_path / "out").rglob("*.parquet"))
+
+
+def test_excel_file_without_openpyxl_is_unreadable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first file of a job is checked when it starts; this is a later one."""
+    write(tmp_path / "in" / "a.csv", reviews(5))
+    write(tmp_path / "in" / "b.xlsx", reviews(5))
+    manifest = open_manifest(Job.make(OPTIONS, str(tmp_path / "out")), [str(tmp_path / "in")])
+    worker = Worker(WorkerSetup(manifest.job, "run", 60), lambda _: None)
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    result = worker.run(Task(manifest.planned[1].file))
+    assert "b.xlsx: Reading Excel files needs the extra 'analyst'" in result.unreadable
 
 
 def test_conversion_reports_that_it_works(tmp_path: Path) -> None:

@@ -115,6 +115,14 @@ def test_rows_are_located_by_line(
         assert rows[-1].error == "not JSON: Expecting value at column 12"
 
 
+def test_rows_of_excel_files_are_located_by_row(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.xlsx", ["a", None, "b"])
+    (batch,) = read_text(str(path), OPTIONS, KEPT)
+    assert [row.text for row in batch.rows] == ["a", None, "b"]
+    assert [row.location for row in batch.rows] == ["row 2", "row 3", "row 4"]
+    assert batch.kept.column("id").to_pylist() == ["0", "1", "2"]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "encoding", "error"),
     [
@@ -165,9 +173,9 @@ def test_converted_rows_equal_those_of_the_text_file(tmp_path: Path) -> None:
 
 def test_only_large_text_files_are_converted() -> None:
     options = replace(OPTIONS, shard_mb=8)
-    files = {"small.csv": 60_000, "large.csv": 70_000, "large.parquet": 10**9}
+    files = {"small.csv": 60_000, "large.csv": 70_000, "large.parquet": 10**9, "small.xlsx": 9000}
     needed = [needs_conversion(PlannedFile(InputFile(n, s, "")), options) for n, s in files.items()]
-    assert needed == [False, True, False]
+    assert needed == [False, True, False, True]
 
 
 def test_file_in_another_encoding_is_read(tmp_path: Path) -> None:

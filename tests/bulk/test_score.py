@@ -30,28 +30,28 @@ def outputs(folder: Path) -> dict[str, int]:
 
 
 def test_every_format_is_scored_exactly_once(tmp_path: Path) -> None:
-    texts = reviews(2000)
-    names = ["a.parquet", "b.csv", "c.jsonl", "deep/d.jsonl.gz", "deep/e.csv.gz"]
+    texts = reviews(2100)
+    names = ["a.parquet", "b.csv", "c.jsonl", "deep/d.jsonl.gz", "deep/e.csv.gz", "f.xlsx"]
     for index, name in enumerate(names):
-        write(tmp_path / "in" / name, texts[index * 400 : index * 400 + 400], index * 400)
+        write(tmp_path / "in" / name, texts[index * 350 : index * 350 + 350], index * 350)
     (tmp_path / "in" / "notes.txt").write_text("not read")
     (tmp_path / "in" / "_hidden.csv").write_text("not read")
     seen: list[JobProgress] = []
     out = tmp_path / "out"
     summary = score(str(tmp_path / "in"), str(out), OPTIONS, engine=TWO, on_progress=seen.append)
     assert_exactly_once(read_output(out), texts)
-    assert (summary.rows, summary.rows_with_error, summary.shards_skipped) == (2000, 0, 0)
+    assert (summary.rows, summary.rows_with_error, summary.shards_skipped) == (2100, 0, 0)
     assert summary.shards > len(names)
     assert [Path(name).name for name in summary.ignored] == ["notes.txt"]
     assert (out / "_SUCCESS").exists()
-    assert json.loads((out / "_summary.json").read_text())["rows"] == 2000
+    assert json.loads((out / "_summary.json").read_text())["rows"] == 2100
     assert sorted(path.name for path in (out / "_job").rglob("*.*")) == ["job.json"]
     assert seen[-1].shards_done == seen[-1].shards == summary.shards
-    assert (seen[-1].rows, seen[-1].seconds_left, seen[-1].workers) == (2000, 0, 2)
+    assert (seen[-1].rows, seen[-1].seconds_left, seen[-1].workers) == (2100, 0, 2)
     before = outputs(out)
     again = score(str(tmp_path / "in"), str(out), OPTIONS, engine=TWO)
     assert again.shards_skipped == again.shards == summary.shards
-    assert (again.rows, outputs(out)) == (2000, before)
+    assert (again.rows, outputs(out)) == (2100, before)
 
 
 @pytest.fixture(scope="module")
@@ -109,16 +109,17 @@ def test_changed_input_is_rejected(done: Path, tmp_path: Path) -> None:
         score(str(done / "in"), str(tmp_path / "foreign"), OPTIONS)
 
 
-def test_repaired_file_is_scored_by_the_next_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["b.parquet", "b.xlsx"])
+def test_repaired_file_is_scored_by_the_next_run(tmp_path: Path, name: str) -> None:
     texts = reviews(400)
     write(tmp_path / "in" / "a.parquet", texts[:200])
-    broken = write(tmp_path / "in" / "b.parquet", texts[200:], 200)
+    broken = write(tmp_path / "in" / name, texts[200:], 200)
     whole = broken.read_bytes()
     broken.write_bytes(whole[: len(whole) // 2])
     out = tmp_path / "out"
     summary = score(str(tmp_path / "in"), str(out), OPTIONS, engine=TWO)
     assert summary.rows == 200
-    assert [Path(one["file"]).name for one in summary.unreadable] == ["b.parquet"]
+    assert [Path(one["file"]).name for one in summary.unreadable] == [name]
     assert not (out / "_SUCCESS").exists()
     broken.write_bytes(whole)
     summary = score(str(tmp_path / "in"), str(out), OPTIONS, engine=TWO)
@@ -313,6 +314,8 @@ def test_undecodable_rows_of_utf8_input_are_errors(tmp_path: Path) -> None:
         (("{csv}", "out", "--model", "nothing"), "'nothing' is not a bundle"),
         (("{csv}", "out", "--encoding", "utf-16"), "cannot be read by line; save them as UTF-8"),
         (("{txt}", "out"), "Unknown format of"),
+        (("{xls}", "out"), "Save .xls files as .xlsx."),
+        (("{xlsx}", "out"), "a.xlsx: There is no column 'text'; the columns are ['id', 'review']."),
     ],
 )
 def test_job_that_cannot_start_prints_the_reason(
@@ -321,9 +324,12 @@ def test_job_that_cannot_start_prints_the_reason(
     write(tmp_path / "a.csv", ["x"])
     write(tmp_path / "a.jsonl", ["x"])
     write(tmp_path / "a.csv.gz", ["x"])
-    (tmp_path / "a.txt").write_text("x\n")
-    files = {"{csv}": "a.csv", "{txt}": "a.txt", "{jsonl}": "a.jsonl", "{gz}": "a.csv.gz"}
-    places = {name: tmp_path / file for name, file in (files | {"out": "out"}).items()}
+    write(tmp_path / "a.xlsx", ["x"])
+    for name in ("a.txt", "a.xls"):
+        (tmp_path / name).write_text("x\n")
+    endings = ("csv", "txt", "jsonl", "xls", "xlsx")
+    places = {f"{{{ending}}}": tmp_path / f"a.{ending}" for ending in endings}
+    places |= {"{gz}": tmp_path / "a.csv.gz", "out": tmp_path / "out"}
     done = capsar(*(places.get(argument, argument) for argument in arguments))
     assert done.returncode == 2, done.stderr
     assert message in done.stderr

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import zipfile
+
+import openpyxl
 
 
 def semeval14(*sentences: str) -> bytes:
@@ -83,6 +86,43 @@ def zipped(**members: bytes) -> bytes:
     return buffer.getvalue()
 
 
+SHEET = "xl/worksheets/sheet1.xml"
+
+
+def xlsx(*rows: list[object]) -> bytes:
+    book = openpyxl.Workbook()
+    for row in rows:
+        book.active.append(row)
+    buffer = io.BytesIO()
+    book.save(buffer)
+    return buffer.getvalue()
+
+
+def with_parts(workbook: bytes, parts: dict[str, bytes]) -> bytes:
+    """Return a workbook in which parts are replaced or added."""
+    buffer = io.BytesIO()
+    with (
+        zipfile.ZipFile(io.BytesIO(workbook)) as old,
+        zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as new,
+    ):
+        for name, content in ({name: old.read(name) for name in old.namelist()} | parts).items():
+            new.writestr(name, content)
+    return buffer.getvalue()
+
+
+def sheet(rows: str, *, prolog: str = "") -> bytes:
+    namespace = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    data = f"<sheetData>{rows}</sheetData>"
+    return f'{prolog}<worksheet xmlns="{namespace}">{data}</worksheet>'.encode()
+
+
+XLSX = xlsx(
+    *(
+        [int(cell) if cell.isdecimal() else cell or None for cell in row]
+        for row in csv.reader(io.StringIO(CSV.decode()))
+    )
+)
+
 FILES = {
     "a.xml": SEMEVAL14,
     "b.xml": SEMEVAL16,
@@ -98,4 +138,5 @@ FILES = {
     "l.zip": zipped(camera=BING_LIU, README=b"## not data"),
     "m.zip": zipped(pros=PLAIN),
     "n.unlabel": PLAIN,
+    "o.xlsx": XLSX,
 }

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import io
 import json
 import logging
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,10 +20,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sizes import sized
 
+from capsar.data.excel import read_sheet
 from capsar.data.readers import Format, find_format, read_examples, read_rows
 from capsar.data.records import MAX_RECORD_BYTES, Notice
 from capsar.data.tables import Columns
-from capsar.errors import AspectNotFoundError, ConfigError, DataError, FormatError
+from capsar.errors import (
+    AspectNotFoundError,
+    ConfigError,
+    DataError,
+    FormatError,
+    MissingExtraError,
+)
 from capsar.schema import AspectSpan, Example, Polarity, find_mentions
 
 Write = Callable[[str, bytes], Path]
@@ -294,6 +303,125 @@ def test_line_breaks_inside_a_field_are_unchanged(write: Write, line_break: str)
     assert example.aspect == "soup"
 
 
+def test_excel_is_read_like_csv(write: Write) -> None:
+    from_csv = list(read_rows(write("i.csv", samples.CSV)))
+    rows = list(read_rows(write("o.xlsx", samples.XLSX)))
+    for one, other in zip(rows, from_csv, strict=True):
+        if isinstance(one, Example):
+            assert (one.text, one.spans, one.polarity) == (other.text, other.spans, other.polarity)
+    assert [error.record for error in bad(rows)] == ["row 5", "row 6"]
+    assert [error.reason for error in bad(rows)] == [error.reason for error in bad(from_csv)]
+    (found,) = read_examples(
+        write("file", samples.xlsx(["text", "aspect", "polarity"], ["Cold soup", "soup", -1])),
+        format=Format.XLSX,
+        labeled=True,
+    )
+    assert (found.aspect, found.polarity, found.id) == ("soup", NEGATIVE, "row 2")
+
+
+def values_of(content: bytes) -> list[tuple[int, list[str | None]]]:
+    return list(read_sheet(io.BytesIO(content), "o.xlsx"))
+
+
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [
+        ("", None),
+        (5, "5"),
+        (5.0, "5"),
+        (-12345678901234, "-12345678901234"),
+        (0.1 + 0.2, "0.3"),
+        (2.5e-7, "2.5e-07"),
+        (True, "TRUE"),
+        (datetime.date(2026, 3, 1), "2026-03-01"),
+        (datetime.datetime.fromisoformat("2026-03-01"), "2026-03-01"),
+        (datetime.datetime.fromisoformat("2026-03-01 14:30"), "2026-03-01T14:30:00"),
+        (datetime.time(14, 30), "14:30:00"),
+        (" Cold\nsoup ", " Cold\nsoup "),
+        ("Cold_x000D_\nsoup", "Cold\r\nsoup"),
+        ("007", "007"),
+    ],
+)
+def test_cells_become_text(cell: object, text: str | None) -> None:
+    rows = values_of(samples.xlsx(["text", "x"], [cell, "-"]))
+    assert rows == [(1, ["text", "x"]), (2, [text, "-"])]
+
+
+def test_cells_as_excel_writes_them() -> None:
+    """Shared and rich strings, saved values of formulas, absent rows, and a wrong dimension."""
+    namespace = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
+    strings = f"<sst {namespace}><si><t>text</t></si><si><r><t>Cold </t></r><r><t>soup</t></r></si>"
+    kind = "application/vnd.openxmlformats-officedocument.spreadsheetml.sharedStrings+xml"
+    workbook = samples.xlsx([])
+    with zipfile.ZipFile(io.BytesIO(workbook)) as archive:
+        types = archive.read("[Content_Types].xml").decode()
+    part = f'<Override PartName="/xl/sharedStrings.xml" ContentType="{kind}"/></Types>'
+    cells = (
+        '<row r="1"><c r="A1" t="s"><v>0</v></c></row>'
+        '<row r="4"><c r="A4" t="s"><v>1</v></c><c r="C4"><f>1+1</f><v>2</v></c></row>'
+        '<row r="5"><c r="A5" s="0"/></row>'
+    )
+    data = samples.sheet(cells).replace(b"<sheetData>", b'<dimension ref="A1"/><sheetData>')
+    parts = {
+        "xl/sharedStrings.xml": f"{strings}</sst>".encode(),
+        "[Content_Types].xml": types.replace("</Types>", part).encode(),
+        samples.SHEET: data,
+    }
+    found = values_of(samples.with_parts(workbook, parts))
+    assert found == [(1, ["text"]), (4, ["Cold soup", None, "2"])]
+
+
+def test_columns_without_a_name_and_empty_rows_of_a_sheet_are_ignored(write: Write) -> None:
+    rows = [[], ["text ", None, 2026], ["Cold soup", "note"], [None, "note"], [], ["x", None, 1, 2]]
+    items = list(read_rows(write("o.xlsx", samples.xlsx(*rows))))
+    assert [row.text for row in items if isinstance(row, Example)] == ["Cold soup", "x"]
+    assert [row.detail for row in items if isinstance(row, Notice)] == ["", "", "'2026'"]
+
+
+ENTITY = '<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/hostname">]>'
+INLINE = '<row><c t="inlineStr"><is><t>{}</t></is></c></row>'
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "not a readable workbook (File is not a zip file); open it in Excel and save it"),
+        (b"text,aspect\n", "File is not a zip file"),
+        (samples.XLSX[: len(samples.XLSX) // 2], "File is not a zip file"),
+        (bytes.fromhex("d0cf11e0a1b11ae1") + bytes(512), "encrypted, or in the old format .xls"),
+        (samples.zipped(a=b"text"), "no item named '[Content_Types].xml'"),
+        (samples.with_parts(samples.XLSX, {"[Content_Types].xml": b"<Types/>"}), "not a workbook"),
+        (samples.xlsx(), "no rows in the first sheet"),
+        (samples.xlsx(["review", "stars"]), "no column 'text'; found ['review', 'stars']; choose"),
+        (samples.with_parts(samples.XLSX, {samples.SHEET: b"<worksheet>"}), "no element found"),
+        (samples.with_parts(samples.XLSX, {samples.SHEET: samples.sheet(INLINE.format("&a;"),
+         prolog=ENTITY)}), "EntitiesForbidden"),
+        (samples.with_parts(samples.XLSX, {"xl/media/a.png": bytes(3 * 2**20)}), "save it as CSV"),
+    ],
+)  # fmt: skip
+def test_bad_workbooks_are_reported(write: Write, content: bytes, reason: str) -> None:
+    (error,) = read_rows(write("o.xlsx", content))
+    assert isinstance(error, FormatError)
+    assert reason in error.reason
+
+
+def test_row_numbers_and_sizes_of_workbooks_are_limited(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    far = INLINE.format("text") + INLINE.format("x").replace("<row>", '<row r="1000000000">')
+    content = samples.with_parts(samples.XLSX, {samples.SHEET: samples.sheet(far)})
+    assert values_of(content) == [(1, ["text"])]
+    monkeypatch.setattr("capsar.data.excel.MAX_EXPANDED_BYTES", 10_000)
+    (error,) = read_rows(write("o.xlsx", samples.XLSX))
+    assert "decompressed, it is larger than" in error.reason
+
+
+def test_without_openpyxl_the_extra_is_named(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'capsar\[analyst\]'"):
+        list(read_rows(write("o.xlsx", samples.XLSX)))
+
+
 def test_blanks_in_the_header_are_ignored_and_unread_columns_reported(write: Write) -> None:
     rows = list(read_rows(write("i.csv", b"text, aspect, sentiment\nCold soup,soup,angry\n,,\n")))
     assert annotations(rows) == [("soup", None)]
@@ -463,6 +591,7 @@ def test_bad_json_lines_are_reported(write: Write, line: bytes) -> None:
                 "bing-liu",
                 "plain",
                 "plain",
+                "xlsx",
             ],
             strict=True,
         )
@@ -477,6 +606,7 @@ def test_the_format_of_every_sample_is_found(write: Write, name: str, found: str
 def test_an_unknown_or_missing_file_is_an_error(tmp_path: Path) -> None:
     for name, reason in [
         ("x.docx", "unknown suffix"),
+        ("x.xls", "save it as .xlsx"),
         ("x.csv", "cannot be read"),
         ("x.txt", "cannot be opened"),
     ]:

@@ -30,7 +30,7 @@ class ScoreOptions:
     aspect_column: str | None = None
     """Column with the aspects of each row, one string or a list. If `None`, extract aspects."""
     keep: Sequence[str] = ()
-    """Columns to copy to the output (those of CSV and JSON Lines as strings)."""
+    """Columns to copy to the output (as strings, except those of Parquet)."""
     encoding: str = "utf-8"
     """Encoding of CSV and JSON Lines."""
     model: str | Path = DEFAULT_MODEL

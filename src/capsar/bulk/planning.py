@@ -1,7 +1,7 @@
 """Divide input files into shards.
 
-A shard is a range of rows of a Parquet file. A CSV or JSON Lines file larger than one shard is
-first converted to Parquet by a worker; a smaller one is a shard as it is.
+A shard is a range of rows of a Parquet file. An Excel or compressed file, and a CSV or JSON Lines
+file larger than one shard, is first converted to Parquet by a worker; a smaller one is a shard.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class PlannedFile:
 
     @property
     def is_text(self) -> bool:
-        """Whether this is a CSV or JSON Lines file."""
+        """Whether this is a CSV, Excel or JSON Lines file."""
         return file_format(self.file.uri)[0] != "parquet"
 
 
@@ -160,8 +160,9 @@ def needs_conversion(planned: PlannedFile, options: ScoreOptions) -> bool:
 
 
 def _is_large(planned: PlannedFile, options: ScoreOptions) -> bool:
-    size, (_, compression) = planned.file.size, file_format(planned.file.uri)
-    return compression is not None or size > shard_bytes(planned.file, options)
+    size, (kind, compression) = planned.file.size, file_format(planned.file.uri)
+    is_compressed = compression is not None or kind == "xlsx"
+    return is_compressed or size > shard_bytes(planned.file, options)
 
 
 def make_shards(job: Job, planned: PlannedFile) -> list[Shard]:

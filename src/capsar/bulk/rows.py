@@ -11,14 +11,14 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from capsar.bulk import filesystem
 from capsar.data.records import describe_decode_error
-from capsar.data.tables import FieldsOrError, open_csv, read_objects
+from capsar.data.tables import FieldsOrError, open_table, read_objects
 from capsar.errors import DataError, FormatError
 from capsar.schema import find_mentions
 
@@ -32,6 +32,7 @@ _FORMATS = {
     ".pq": "parquet",
     ".csv": "csv",
     ".tsv": "csv",
+    ".xlsx": "xlsx",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".json": "jsonl",
@@ -94,11 +95,11 @@ def file_format(uri: str) -> tuple[str, str | None]:
     if compression:
         name = name.rpartition(".")[0]
     for ending, kind in _FORMATS.items():
-        if name.endswith(ending) and not (compression and kind == "parquet"):
+        if name.endswith(ending) and not (compression and kind in ("parquet", "xlsx")):
             return kind, compression
     raise DataError(
-        f"Unknown format of {uri!r}. Supported extensions are {', '.join(_FORMATS)}; all except "
-        f"those of Parquet can be followed by {', '.join(_COMPRESSIONS)}."
+        f"Unknown format of {uri!r}. Supported extensions are {', '.join(_FORMATS)}; those of CSV "
+        f"and JSON Lines can be followed by {', '.join(_COMPRESSIONS)}. Save .xls files as .xlsx."
     )
 
 
@@ -109,17 +110,20 @@ def check_file(uri: str, options: ScoreOptions) -> None:
         DataError: If a column is missing, or the text is not in the encoding of the options.
         OSError, pyarrow.ArrowException: If the file cannot be read.
     """
-    kind, compression = file_format(uri)
+    kind, _ = file_format(uri)
     if kind == "parquet":
         with filesystem.open_input(uri) as stream:
             _check_columns(pq.read_schema(stream).names, options)
         return
-    with filesystem.open_text(uri, compression) as stream:
+    with _open(uri) as stream:
+        if kind == "xlsx":
+            _check_columns(open_table(stream, uri, kind=kind, encoding="")[0], options)
+            return
         head = stream.read(_HEAD_BYTES)
     head = head[: head.rfind(b"\n") + 1] or head  # the last line may be incomplete
     _check_encoding(head, options.encoding)
     if kind == "csv":
-        header, _ = open_csv(io.BytesIO(head), uri, encoding=options.encoding)
+        header, _ = open_table(io.BytesIO(head), uri, kind=kind, encoding=options.encoding)
         _check_columns(header, options)
         return
     fields: dict[str, None] = {}
@@ -127,6 +131,13 @@ def check_file(uri: str, options: ScoreOptions) -> None:
         fields |= {} if isinstance(record, FormatError) else dict.fromkeys(record)
     if fields:
         _check_columns([*fields], options, "field")
+
+
+def _open(uri: str) -> BinaryIO:
+    kind, compression = file_format(uri)
+    if kind == "xlsx":
+        return io.BufferedReader(filesystem.open_input(uri), _HEAD_BYTES)  # a zip archive: seeks
+    return filesystem.open_text(uri, compression)
 
 
 def _check_columns(columns: Sequence[str], options: ScoreOptions, kind: str = "column") -> None:
@@ -157,18 +168,18 @@ def _check_encoding(head: bytes, encoding: str) -> None:
 
 
 def read_text(uri: str, options: ScoreOptions, schema: Any) -> Iterator[RowBatch]:  # noqa: ANN401
-    """Yield the rows of a CSV or JSON Lines file in at least one batch, which may be empty.
+    """Yield the rows of a CSV, Excel or JSON Lines file in at least one batch, which may be empty.
 
     Raises:
         DataError: If a column is missing.
         OSError: If the file cannot be read.
     """
-    kind, compression = file_format(uri)
+    kind, _ = file_format(uri)
     csv.field_size_limit(max(csv.field_size_limit(), options.max_chars))
-    with filesystem.open_text(uri, compression) as stream:
+    with _open(uri) as stream:
         records: Iterable[FieldsOrError]
-        if kind == "csv":
-            header, records = open_csv(stream, uri, encoding=options.encoding)
+        if kind in ("csv", "xlsx"):
+            header, records = open_table(stream, uri, kind=kind, encoding=options.encoding)
             _check_columns(header, options)
         else:
             records = read_objects(stream, uri, encoding=options.encoding)

@@ -136,7 +136,7 @@ def score(
     files of a folder to its output.
 
     Args:
-        inputs: Files, folders or patterns, local or remote: Parquet, CSV or JSON Lines.
+        inputs: Files, folders or patterns, local or remote: Parquet, CSV, Excel or JSON Lines.
         output: A folder, local or remote.
         options: Columns, model and shard size.
         engine: Where workers run; by default processes on this machine.
@@ -311,7 +311,7 @@ class JobEstimate:
 
     files: int
     rows: int
-    """Exact for Parquet; estimated from the first rows of a CSV or JSON Lines file."""
+    """Exact for Parquet; estimated from the first rows of other files."""
     shards: int
     seconds: float
     """Estimated by scoring the first rows."""

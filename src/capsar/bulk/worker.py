@@ -24,7 +24,7 @@ from capsar.bulk.planning import JOB_FOLDER, Shard, converted_path, shard_bytes
 from capsar.bulk.processes import serve_requests
 from capsar.bulk.rows import file_format, read_parquet, read_text, write_converted
 from capsar.bulk.scoring import Scorer, SubprocessScorer, append_results
-from capsar.errors import ArtifactError, DataError
+from capsar.errors import ArtifactError, DataError, MissingExtraError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -181,7 +181,7 @@ class Worker:
                 self._report(0)  # converting a large file takes longer than a worker may be silent
                 yield batch
             _check_unchanged(file)
-        except (OSError, pa.ArrowException, DataError) as error:
+        except (OSError, pa.ArrowException, DataError, MissingExtraError) as error:
             message = str(error)
             reason = message if file.uri in message else f"{file.uri}: {message}"
             raise _UnreadableError(reason) from error

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     """Each text with its aspects."""
 
 _FILE_SUFFIXES = {
-    ".txt", ".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".md", ".gz", ".zip", ".xml", ".parquet"
+    ".txt", ".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".md", ".gz", ".zip", ".xml", ".parquet",
+    ".xlsx",
 }  # fmt: skip
 _COLORS = {"negative": (200, 60, 60), "neutral": (120, 120, 120), "positive": (40, 140, 70)}
 
@@ -36,7 +37,7 @@ def analyze_command(  # noqa: PLR0913
         str,
         typer.Argument(
             metavar="TEXT|FILE|-",
-            help="A text; a file (one text per line, CSV, TSV or JSON Lines); or - for stdin.",
+            help="A text; a file (one text per line, CSV, Excel or JSON Lines); or - for stdin.",
         ),
     ],
     *,
@@ -61,7 +62,7 @@ def analyze_command(  # noqa: PLR0913
     html: Annotated[
         Path | None, typer.Option(help="Write the colored output to this file.")
     ] = None,
-    text_column: Annotated[str, typer.Option(help="In CSV and JSONL files.")] = "text",
+    text_column: Annotated[str, typer.Option(help="In CSV, Excel and JSONL.")] = "text",
     encoding: Annotated[str, typer.Option(help="Of files and standard input.")] = "utf-8",
     text: Annotated[
         bool, typer.Option("--text", help="Treat the argument as a text, never as a file.")

@@ -60,9 +60,9 @@ def check_command(  # noqa: PLR0913
         list[str], typer.Argument(metavar="PATH...", help="Files, folders or names of datasets.")
     ],
     *,
-    text_column: Annotated[str, typer.Option(help="Of CSV and JSONL files.")] = "text",
-    aspect_column: Annotated[str, typer.Option(help="Of CSV and JSONL files.")] = "aspect",
-    polarity_column: Annotated[str, typer.Option(help="Of CSV and JSONL files.")] = "polarity",
+    text_column: Annotated[str, typer.Option(help="Of CSV, Excel and JSONL.")] = "text",
+    aspect_column: Annotated[str, typer.Option(help="Of CSV, Excel and JSONL.")] = "aspect",
+    polarity_column: Annotated[str, typer.Option(help="Of CSV, Excel and JSONL.")] = "polarity",
     encoding: Annotated[str, typer.Option(help="Of CSV, JSONL and plain files.")] = "utf-8",
     overlaps: Annotated[
         bool, typer.Option(help="Look for sentences that two labelled files share.")

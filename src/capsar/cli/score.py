@@ -74,7 +74,7 @@ def score_command(  # noqa: PLR0913
     ] = 0.05,
     json: Annotated[bool, typer.Option("--json", help="Print progress as JSON Lines.")] = False,
 ) -> None:
-    """Score Parquet, CSV or JSON Lines files of any size, and write Parquet.
+    """Score Parquet, CSV, Excel or JSON Lines files of any size, and write Parquet.
 
     `capsar score reviews.csv scored --text-column review --keep id,date`
 

@@ -7,25 +7,28 @@ import re
 import zipfile
 import zlib
 from enum import StrEnum
+from functools import partial
 from lzma import LZMAError
 from pathlib import PurePath
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
+from capsar.data.excel import SAVE_AS
 from capsar.data.formats import read_arts, read_bing_liu, read_plain, read_three_line, read_xml
 from capsar.data.records import read_lines
 from capsar.data.tables import (
+    HEADER,
     Columns,
     missing_column,
-    open_csv,
-    read_csv,
+    open_table,
     read_jsonl,
     read_objects,
+    read_table,
 )
 from capsar.errors import ConfigError, DataError, FormatError
 from capsar.schema import Example
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from capsar.data.records import ReadItem
@@ -43,6 +46,7 @@ class Format(StrEnum):
     THREE_LINE = "three-line"
     BING_LIU = "bing-liu"
     CSV = "csv"
+    XLSX = "xlsx"
     JSONL = "jsonl"
     PLAIN = "plain"
 
@@ -54,11 +58,12 @@ _BY_SUFFIX = {
     ".seg": Format.THREE_LINE,
     ".csv": Format.CSV,
     ".tsv": Format.CSV,
+    ".xlsx": Format.XLSX,
     ".jsonl": Format.JSONL,
     ".ndjson": Format.JSONL,
     ".unlabel": Format.PLAIN,
 }
-_BINARY = (".parquet", ".pq", ".gz", ".bz2", ".zst", ".lz4", ".xz", ".zip", ".xls", ".xlsx")
+_BINARY = (".parquet", ".pq", ".gz", ".bz2", ".zst", ".lz4", ".xz", ".zip", ".xls")
 # What the zipfile module is known to raise on a damaged, encrypted or exotic archive.
 _ZIP_ERRORS = (
     zipfile.BadZipFile,
@@ -84,7 +89,9 @@ def find_format(path: Path) -> Format:
         return _BY_SUFFIX[suffix]
     if suffix not in (".txt", ".zip"):
         known = ", ".join([*_BY_SUFFIX, ".txt", ".zip"])
-        raise FormatError(str(path), "the file", f"unknown suffix {suffix!r}; known are {known}")
+        hint = f"; {SAVE_AS}" if suffix == ".xls" else ""
+        reason = f"unknown suffix {suffix!r}; known are {known}{hint}"
+        raise FormatError(str(path), "the file", reason)
     try:
         start = _read_start(path)
     except (OSError, *_ZIP_ERRORS) as error:
@@ -120,10 +127,14 @@ def read_rows(
         if path.suffix.lower() == ".zip":
             yield from _read_zip(path, found)
             return
-        read_table = {Format.CSV: read_csv, Format.JSONL: read_jsonl}.get(found)
+        read: Callable[..., Iterator[ReadItem]] | None = None
+        if found in HEADER:
+            read = partial(read_table, kind=found)
+        elif found is Format.JSONL:
+            read = read_jsonl
         with path.open("rb") as stream:
-            if read_table:
-                yield from read_table(
+            if read:
+                yield from read(
                     stream, str(path), columns=columns, encoding=encoding, labeled=labeled
                 )
             else:
@@ -148,9 +159,9 @@ def read_examples(
     Args:
         path: The file.
         format: Its format; inferred from its suffix and first lines if not given.
-        columns: The column or field names of a CSV or JSON Lines file.
+        columns: The column or field names of a CSV, Excel or JSON Lines file.
         encoding: The encoding of a CSV, JSON Lines, three-line or plain file.
-        labeled: Whether a CSV or JSON Lines file without labels is an error.
+        labeled: Whether a CSV, Excel or JSON Lines file without labels is an error.
         errors: `"raise"` stops at the first bad record; `"skip"` skips bad records and logs
             their number once.
 
@@ -174,12 +185,12 @@ def read_examples(
 def read_texts(
     stream: BinaryIO, path: str, *, column: str = "text", encoding: str = "utf-8"
 ) -> Iterator[str]:
-    """Yield the texts of a file, labelled or not: a column of CSV or JSON Lines, or its lines.
+    """Yield the texts of a file, labelled or not: a column of a table, a field, or its lines.
 
     Args:
         stream: The opened file.
         path: Its name, whose suffix gives the format.
-        column: The column of a CSV or JSON Lines file that holds the texts.
+        column: The column of a CSV, Excel or JSON Lines file that holds the texts.
         encoding: The encoding of the file.
 
     Raises:
@@ -189,13 +200,13 @@ def read_texts(
     suffix = PurePath(path).suffix.lower()
     texts: Iterable[str | FormatError]
     match _BY_SUFFIX.get(suffix, Format.PLAIN):
-        case Format.CSV:
-            header, records = open_csv(stream, path, encoding=encoding)
+        case Format.CSV | Format.XLSX as kind:
+            header, records = open_table(stream, path, kind=kind, encoding=encoding)
             if column not in header:
                 reason = missing_column(column, header, "text")
-                raise FormatError(path, "line 1 (the header)", reason)
+                raise FormatError(path, HEADER[kind], reason)
             texts = (
-                values if isinstance(values, FormatError) else values[column]
+                values if isinstance(values, FormatError) else values[column] or ""
                 for _, values in records
             )
         case Format.JSONL:
@@ -206,8 +217,8 @@ def read_texts(
             texts = (line.error or line.text for line in lines)
         case _:
             raise DataError(
-                f"Cannot read texts from {path!r}: expected CSV, TSV or JSON Lines, or one text "
-                "per line. `capsar score` also reads Parquet and compressed files."
+                f"Cannot read texts from {path!r}: expected CSV, TSV, Excel (.xlsx) or JSON Lines, "
+                "or one text per line. `capsar score` also reads Parquet and compressed files."
             )
     for text in texts:
         if isinstance(text, FormatError):

@@ -1,4 +1,4 @@
-"""Readers of users' own files: CSV or TSV with a header, and JSON Lines.
+"""Readers of users' own files: CSV, TSV or Excel with a header, and JSON Lines.
 
 The fields, by their default names, are `text` (required), `aspect`, `polarity`, `start`, `end`,
 `id` and `category`. Without `start` and `end`, an aspect is every occurrence of its exact
@@ -12,8 +12,10 @@ import json
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from typing import Any, BinaryIO
 
+from capsar.data.excel import SheetRow, read_sheet
 from capsar.data.records import (
     MAX_RECORD_BYTES,
     Line,
@@ -26,7 +28,8 @@ from capsar.data.records import (
 from capsar.errors import DataError, FormatError
 from capsar.schema import AspectSpan, Example, find_mentions
 
-_HEADER = "line 1 (the header)"
+HEADER = {"csv": "line 1 (the header)", "xlsx": "row 1 (the header)"}
+"""Position of the column names, by format."""
 _OPTIONS = ("text", "aspect", "polarity")
 """Fields whose column is named by a command-line option: --text-column and so on."""
 
@@ -38,7 +41,7 @@ _CsvRecord = tuple[str, list[str], FormatError | None]
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The column (CSV) or field (JSON Lines) that holds each field of an example."""
+    """The column (CSV, Excel) or field (JSON Lines) that holds each field of an example."""
 
     text: str = "text"
     aspect: str = "aspect"
@@ -61,27 +64,31 @@ class Columns:
         }
 
 
-def read_csv(
+def read_table(
     stream: BinaryIO,
     path: str,
     *,
+    kind: str,
     columns: Columns = Columns(),
     encoding: str = "utf-8",
     labeled: bool = False,
 ) -> Iterator[ReadItem]:
-    """Yield the items of a CSV file with a header.
+    """Yield the items of a CSV or Excel file with a header.
 
     Raises:
         FormatError: If the header cannot be used; with `labeled`, also if it lacks labels.
     """
-    header, records = open_csv(stream, path, encoding=encoding)
-    _check_header(header, columns, path, labeled=labeled)
+    header, records = open_table(stream, path, kind=kind, encoding=encoding)
+    try:
+        _check_header(header, columns, labeled=labeled)
+    except DataError as error:
+        raise FormatError(path, HEADER[kind], str(error)) from None
     for name in (columns.aspect, columns.polarity):
         if name not in header:
-            yield Notice(_HEADER, f"no column {name!r}")
+            yield Notice(HEADER[kind], f"no column {name!r}")
     ignored = [name for name in header if name not in asdict(columns).values()]
     if ignored:
-        yield Notice(_HEADER, "columns not read", ", ".join(map(repr, ignored)))
+        yield Notice(HEADER[kind], "columns not read", ", ".join(map(repr, ignored)))
     labels: set[str] = set()
     for record, values in records:
         if isinstance(values, FormatError):
@@ -89,6 +96,32 @@ def read_csv(
         else:
             yield from recover(_read_fields(values, columns, path, record, labels))
     _check_labels(labels, path)
+
+
+def open_table(
+    stream: BinaryIO, path: str, *, kind: str, encoding: str
+) -> tuple[list[str], Iterator[FieldsOrError]]:
+    """Return the column names of a file of kind `csv` or `xlsx`, and an iterator over its records.
+
+    Raises:
+        FormatError: If the header cannot be read.
+    """
+    if kind == "csv":
+        return open_csv(stream, path, encoding=encoding)
+    rows = read_sheet(stream, path)
+    _, cells = next(rows, (0, []))
+    if not cells:
+        raise FormatError(path, "the file", "no rows in the first sheet; others are not read")
+    names = [(cell or "").strip() for cell in cells]
+    return [name for name in names if name], _sheet_records(names, rows)
+
+
+def _sheet_records(names: list[str], rows: Iterator[SheetRow]) -> Iterator[FieldsOrError]:
+    """Yield the fields of each row by column; cells of columns without a name are ignored."""
+    for number, cells in rows:
+        fields = {name: cell for name, cell in zip_longest(names, cells) if name}
+        if any(fields.values()):
+            yield f"row {number}", fields
 
 
 def open_csv(
@@ -211,18 +244,19 @@ class _CsvLines(Iterator[str]):
         return f"line {first}" if last == first else f"lines {first} to {last}"
 
 
-def _check_header(header: list[str], columns: Columns, path: str, *, labeled: bool) -> None:
+def _check_header(header: list[str], columns: Columns, *, labeled: bool) -> None:
     for field, name in ({"text": columns.text} | columns.required(labeled=labeled)).items():
         if name not in header:
-            raise FormatError(path, _HEADER, missing_column(name, header, field))
+            raise DataError(missing_column(name, header, field))
     if labeled and not {columns.aspect, columns.start} & set(header):
-        raise FormatError(path, _HEADER, missing_column(columns.aspect, header, "aspect"))
+        raise DataError(missing_column(columns.aspect, header, "aspect"))
     if (columns.start in header) != (columns.end in header):
-        reason = f"the columns {columns.start!r} and {columns.end!r} go together; found {header!r}"
-        raise FormatError(path, _HEADER, reason)
+        raise DataError(
+            f"the columns {columns.start!r} and {columns.end!r} go together; found {header!r}"
+        )
     repeated = {name for name in asdict(columns).values() if header.count(name) > 1}
     if repeated:
-        raise FormatError(path, _HEADER, f"more than one column {sorted(repeated)!r}")
+        raise DataError(f"more than one column {sorted(repeated)!r}")
 
 
 def missing_column(name: str, found: list[str], field: str, *, kind: str = "column") -> str:
