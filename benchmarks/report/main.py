@@ -3,8 +3,8 @@
 `truth` reports on synthetic corpora with known shares, and counts how often intervals contain them
 and how often equal groups are called different. `drivers` does the same for known effects on the
 rating. `languages` identifies the language of reviews. `labelled` compares predicted with labelled
-shares of the frequent aspects of test sets. `scale` reports on 500,000 and on 5,000,000 scored rows,
-each in a fresh process. Each part adds its metrics to `results/report.json`.
+shares of the frequent aspects of test sets. `scale` reports on 500,000 and on 5,000,000 scored
+rows, each in a fresh process. Each part adds its metrics to `results/report.json`.
 """
 
 from __future__ import annotations

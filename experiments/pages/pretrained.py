@@ -15,7 +15,7 @@ from pages.formatting import (
     spread,
     table,
 )
-from pretrained.sets import BUNDLED, IN_DOMAIN, OUT_OF_DOMAIN, opinion_set_name
+from pretrained.sets import BUNDLED, IN_DOMAIN, OUT_OF_DOMAIN, THEME_SETS, opinion_set_name
 
 if TYPE_CHECKING:
     from summarize import Results
@@ -229,15 +229,6 @@ def opinions(results: Results) -> str:
     return table(header, rows)
 
 
-_THEME_SETS = {
-    "restaurants-15": "SemEval-15 restaurants",
-    "restaurants-16": "SemEval-16 restaurants",
-    "hotels-15": "SemEval-15 hotels",
-    "memd-hotel": "MEMD hotel",
-    "memd-laptop": "MEMD laptop",
-    "memd-clothing": "MEMD clothing",
-    "memd-books": "MEMD books",
-}
 _THEME_SYSTEMS = {
     "base": "`base`",
     "fast": "`fast`",
@@ -251,7 +242,7 @@ def themes(results: Results) -> str:
     """Return the bundled models and three baselines on themes, explicit and implicit."""
     rows = []
     sets = results.read("themes").get("sets", {})
-    for name, label in _THEME_SETS.items():
+    for name, label in THEME_SETS.items():
         for system, shown in _THEME_SYSTEMS.items():
             found = sets.get(name, {}).get(system)
             if found is None:

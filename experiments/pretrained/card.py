@@ -7,7 +7,7 @@ from typing import Any
 
 from capsar.bundle import CARD, CONFIG, MANIFEST, open_bundle, write_bundle
 from pages.formatting import number, paragraph, table
-from pretrained.sets import IN_DOMAIN, MODELS, OUT_OF_DOMAIN, VADER, opinion_set_name
+from pretrained.sets import IN_DOMAIN, MODELS, OUT_OF_DOMAIN, THEME_SETS, VADER, opinion_set_name
 from run import RESULTS, ROOT, read_json
 
 LICENSE = "Apache-2.0 and CC BY 4.0; see models/NOTICE.md"
@@ -106,6 +106,7 @@ def render_card(name: str, of_run: str) -> str:
     notice = (MODELS / "NOTICE.md").read_text(encoding="utf-8")
     parts = [
         body, f"## Training data\n\n{training}", _out_of_domain(name), _opinions(name),
+        _themes(name),
         _failures(name),
         f"## Intended use\n\n{paragraph(_USE)}", re.sub("^# .*", "## Attribution", notice),
     ]  # fmt: skip
@@ -156,6 +157,29 @@ def _opinions(name: str) -> str:
         common word. The head was trained on the opinion layer of this project's corpus."""
     )
     return f"## Opinion phrases\n\n{said}\n\n{table(['set', 'exact', 'overlapping'], rows)}"
+
+
+def _themes(name: str) -> str:
+    sets = read_json(RESULTS / "themes.json").get("sets", {})
+    rows = [
+        [
+            shown,
+            number(sets[key][name]["explicit"]["f1"]),
+            number(sets[key][name]["implicit"]["precision"]),
+            number(sets[key][name]["implicit"]["recall"]),
+        ]
+        for key, shown in THEME_SETS.items()
+        if key in sets
+    ]
+    if not rows:
+        return ""
+    said = paragraph(
+        """Mentions sorted into themes that were described from their names alone: F1 over pairs of
+        a sentence and a theme, and precision and recall of implicit mentions. The head was trained
+        on the theme layer of this project's corpus, not on these sets."""
+    )
+    header = ["set", "explicit F1", "implicit precision", "implicit recall"]
+    return f"## Themes\n\n{said}\n\n{table(header, rows)}"
 
 
 def _failures(name: str) -> str:

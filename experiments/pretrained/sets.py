@@ -39,6 +39,17 @@ _SENTIMENTS = {
     "NEG": Polarity.NEGATIVE,
 }
 
+THEME_SETS = {
+    "restaurants-15": "SemEval-15 restaurants",
+    "restaurants-16": "SemEval-16 restaurants",
+    "hotels-15": "SemEval-15 hotels",
+    "memd-hotel": "MEMD hotel",
+    "memd-laptop": "MEMD laptop",
+    "memd-clothing": "MEMD clothing",
+    "memd-books": "MEMD books",
+}
+"""Sets with labeled themes, by their names in `results/themes.json`."""
+
 
 def opinion_set_name(key: str) -> str:
     """Return the shown name of a set with opinion phrases."""

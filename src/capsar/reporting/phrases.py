@@ -39,7 +39,7 @@ _IGNORED = frozenset(
     """.split()  # noqa: SIM905
 )
 """Words that are ignored before another word."""
-_BARE = frozenset("any hardly never no nobody none not nothing only without".split())  # noqa: SIM905
+_BARE = frozenset("any hardly never no none not nothing only without".split())  # noqa: SIM905
 """Words that say nothing on their own."""
 
 
