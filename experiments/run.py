@@ -46,6 +46,8 @@ MAIN = ("capsar", "capsar-wo-r", "capsar-wo-h", "capsar-fixed")
 BERT = (
     "bert-minilm",
     "bert-minilm-others",
+    "bert-minilm-mean",
+    "bert-minilm-mean-others",
     "capsar-bert-minilm",
     "capsar-bert-minilm-others",
     "capsar-bert-minilm-pair",

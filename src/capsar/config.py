@@ -52,7 +52,7 @@ _RULES: dict[str, Rule] = {
     "intermediate_dim": _COUNT,
     "class_dim": _COUNT,
     "routing_iterations": _COUNT,
-    "head": _one_of("capsules", "bert-pair"),
+    "head": _one_of("capsules", "bert-pair", "bert-pair-mean"),
     "aspect_encoding": _one_of("proximity", "pair"),
     "span_weight": _NOT_NEGATIVE,
     "seed": (lambda value: 0 <= value < 2**32, "from 0 to 2**32 - 1"),
@@ -138,7 +138,7 @@ class ModelConfig:
     the name of a folder in `CAPSAR_ENCODERS`."""
     head: str = "capsules"
     """`capsules`, or `bert-pair`: a linear layer on the state of the transformer's first token, the
-    paper's BERT baseline."""
+    paper's BERT baseline; `bert-pair-mean` is the same on the mean state of all tokens."""
     aspect_encoding: str = "proximity"
     """How the aspect is given to a transformer: by `proximity` only, or also as a second segment,
     `pair`."""
@@ -152,8 +152,8 @@ class ModelConfig:
             needs = "'{}' without a pre-trained encoder"
             _check(head == "capsules", "head", head, needs.format("capsules"))
             _check(entry == "proximity", "aspect_encoding", entry, needs.format("proximity"))
-        elif head == "bert-pair":
-            _check(entry == "pair", "aspect_encoding", entry, "'pair' with the head 'bert-pair'")
+        elif head != "capsules":
+            _check(entry == "pair", "aspect_encoding", entry, f"'pair' with the head {head!r}")
         extracts = not self.span_weight or (head, entry) == ("capsules", "proximity")
         needs = "0 unless head is 'capsules' and aspect_encoding 'proximity'"
         _check(extracts, "span_weight", self.span_weight, needs)

@@ -44,7 +44,7 @@ def build(folder: Path, **settings: object) -> tuple[Capsar | BertPairClassifier
     config = ModelConfig(encoder=str(folder), **(SMALL | settings))  # type: ignore[arg-type]
     encoder = load_pretrained(config.encoder, reads_aspect=config.aspect_encoding == "pair")
     torch.manual_seed(0)
-    if config.head == "bert-pair":
+    if config.head != "capsules":
         return BertPairClassifier(config, encoder.model), encoder
     scale = 3.0
     return Capsar(config, encoder.table, transformer=encoder.model, vector_scale=scale), encoder
@@ -200,8 +200,9 @@ def test_encoders_are_found_by_name_below_the_folder(
         load_pretrained(str(folder.parent / "nowhere"), reads_aspect=False)
 
 
-def test_bert_pair_reads_the_aspect_and_its_loss_is_cross_entropy(folder: Path) -> None:
-    model, encoder = build(folder, aspect_encoding="pair", head="bert-pair")
+@pytest.mark.parametrize("head", ["bert-pair", "bert-pair-mean"])
+def test_bert_pair_reads_the_aspect_and_its_loss_is_cross_entropy(folder: Path, head: str) -> None:
+    model, encoder = build(folder, aspect_encoding="pair", head=head)
     text = "the soup was great the staff terrible"
     pairs = [Example(text, find_mentions(text, word), CLASSES[0]) for word in ("soup", "staff")]
     batch: Batch = collate(encode_examples(pairs, encoder.tokenizer))
@@ -210,3 +211,18 @@ def test_bert_pair_reads_the_aspect_and_its_loss_is_cross_entropy(folder: Path) 
     assert not torch.allclose(output.lengths[0], output.lengths[1], atol=1e-4)
     torch.testing.assert_close(output.lengths.sum(1), torch.ones(2))
     torch.testing.assert_close(model.loss(batch, output), -output.lengths[:, 0].log())
+
+
+def test_mean_pooling_ignores_padding(folder: Path) -> None:
+    model, encoder = build(folder, aspect_encoding="pair", head="bert-pair-mean")
+    texts = ("the soup was great", "the soup was great and the staff was terrible all night long")
+    examples = [Example(text, find_mentions(text, "soup"), CLASSES[0]) for text in texts]
+    together: Batch = collate(encode_examples(examples, encoder.tokenizer))
+    alone: Batch = collate(encode_examples(examples[:1], encoder.tokenizer))
+    assert together.ids.shape[1] > alone.ids.shape[1]
+    with torch.no_grad():
+        lengths = [model.eval()(batch).lengths[0] for batch in (together, alone)]
+        states = model.encoder(alone.ids, alone.attention, alone.segments)
+        expected = model.layer(states[0].mean(0)).softmax(-1)
+    torch.testing.assert_close(lengths[0], lengths[1], atol=1e-5, rtol=0)
+    torch.testing.assert_close(lengths[1], expected, atol=1e-5, rtol=0)

@@ -1,4 +1,7 @@
-"""The paper's BERT baseline (§ 4.2): a sentence pair classified from its first token."""
+"""The paper's BERT baseline (§ 4.2): a sentence pair classified from its first token.
+
+Encoders that were trained with mean pooling may need the mean state of all tokens instead.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,11 @@ class BertPairClassifier(nn.Module):
         window = self.encoder.window
         inputs = (batch.ids, batch.attention, batch.segments)  # 3 x (B, T)
         states = self.encoder(*(tensor[:, :window] for tensor in inputs))  # (B, window, H)
-        logits = self.layer(self.dropout(states[:, 0])).float()  # (B, C)
+        pooled = states[:, 0]
+        if self.model_config.head == "bert-pair-mean":
+            real = batch.attention[:, :window, None].to(states)  # (B, window, 1)
+            pooled = (states * real).sum(1) / real.sum(1)
+        logits = self.layer(self.dropout(pooled)).float()  # (B, C)
         return PairOutput(logits, logits.softmax(-1))
 
     def loss(self, batch: Batch, output: PairOutput) -> Tensor:

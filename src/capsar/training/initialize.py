@@ -176,7 +176,7 @@ def new_network(model_config: ModelConfig, vocabulary: Vocabulary) -> Capsar | B
     if vocabulary.encoder is None:
         return Capsar(model_config, vocabulary.vectors, num_trained=vocabulary.num_trained)
     transformer = vocabulary.encoder.model
-    if model_config.head == "bert-pair":
+    if model_config.head != "capsules":
         return BertPairClassifier(model_config, transformer)
     return Capsar(
         model_config,
