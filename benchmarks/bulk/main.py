@@ -4,6 +4,7 @@ Each part adds its metrics to `results/bulk.json`:
 
     python benchmarks/bulk/main.py million [ROWS]         end to end; memory relative to 50,000 rows
     python benchmarks/bulk/main.py ratios [ROWS] [TURNS]  2 workers relative to 2 bare processes
+    python benchmarks/bulk/main.py csv [ROWS]             real reviews in a CSV; killed at half time
     python benchmarks/bulk/main.py crashes KIND ENGINE [TRIALS] [ROWS]  worker, driver or node
     python benchmarks/bulk/main.py store [ROWS]           SeaweedFS, killed during the run
     python benchmarks/bulk/main.py planning [SHARDS]
@@ -15,7 +16,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import random
+import signal
 import statistics
 import subprocess
 import sys
@@ -26,6 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
 if __name__ == "__main__":
@@ -37,12 +41,14 @@ from bulk.corpus import MODEL, check, predict_serially, texts_of, write_corpus
 from bulk.seaweed import seaweed
 from capsar.bulk.job import ScoreOptions
 from capsar.bulk.run import EngineOptions, score
+from capsar.data.catalog import data_folder
 from measure import RESULTS, ROOT, peak_memory_mb, run_fresh, write_result
 
 if TYPE_CHECKING:
     from capsar.bulk.run import JobProgress
 
 SAMPLE = 20_000
+MIN_CHARS = 150
 OPTIONS = ScoreOptions(model=MODEL, text_column="review", keep=("id",), shard_mb=0.5)
 PACKAGES = ("pyarrow", "onnxruntime", "ray")
 
@@ -154,6 +160,53 @@ def ratios(folder: Path, rows: int = 200_000, turns: int = 3) -> dict[str, float
         "bare_rows_per_s": statistics.median(rates["bare"]),
         **{f"{k}_over_bare": statistics.median(a / b for a, b in v) for k, v in pairs.items()},
     }
+
+
+def csv(folder: Path, rows: int = 3_000) -> dict[str, float]:
+    """Score product reviews in one CSV file with `base`, by one worker and two; then kill two."""
+    source, texts = folder / "reviews.csv", unlabelled_reviews(rows)
+    table = pa.table({"id": range(rows), "review": texts})
+    pcsv.write_csv(table, source)
+    seconds = {}
+    for workers in (1, 2):
+        start = time.perf_counter()
+        subprocess.run(score_command(source, folder / f"out-{workers}", workers), check=True)
+        seconds[workers] = time.perf_counter() - start
+    output = folder / "killed"
+    with subprocess.Popen(score_command(source, output, 2), start_new_session=True) as process:
+        time.sleep(seconds[2] / 2)
+        os.killpg(process.pid, signal.SIGKILL)
+    kept = sum(pq.ParquetFile(path).metadata.num_rows for path in output.glob("*.parquet"))
+    start = time.perf_counter()
+    subprocess.run(score_command(source, output, 2), check=True)
+    again = time.perf_counter() - start
+    found = pq.read_table(output, columns=["id"])["id"].to_pylist()
+    return {
+        "csv_rows": rows,
+        "csv_mb": source.stat().st_size / 1e6,
+        "csv_two_workers_speed": seconds[1] / seconds[2],
+        "csv_kept_at_half": kept / rows,
+        "csv_redone_at_most": max(0.0, 0.5 - kept / rows),  # at half time, half were scored
+        "csv_seconds_after_kill_over_whole": again / seconds[2],
+        "csv_missing_after_kill": len(set(range(rows)) - set(found)),
+        "csv_doubled_after_kill": len(found) - len(set(found)),
+    }
+
+
+def score_command(source: Path, output: Path, workers: int) -> list[str]:
+    """Return the command that scores a file with `base`."""
+    options = ["--text-column", "review", "--keep", "id", "--workers", str(workers)]
+    return [sys.executable, "-m", "capsar", "score", str(source), str(output), *options]
+
+
+def unlabelled_reviews(number: int) -> list[str]:
+    """Return product reviews that may be read for measuring only."""
+    texts: list[str] = []
+    files = sorted((data_folder() / "data" / "unlabelled" / "fdu-mtl").iterdir())
+    for path in files:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        texts += [line for line in lines if len(line) > MIN_CHARS][: -(-number // len(files))]
+    return texts[:number]
 
 
 def crashes(
@@ -291,7 +344,7 @@ def billion(_: Path) -> dict[str, float]:
 
 def main(part: str, *arguments: str) -> None:
     parts: dict[str, Any] = {
-        f.__name__: f for f in (million, ratios, crashes, store, planning, spark, billion)
+        f.__name__: f for f in (million, ratios, csv, crashes, store, planning, spark, billion)
     }
     values = [int(text) if text.isdecimal() else text for text in arguments]
     packages = (*PACKAGES, "pyspark") if part == "spark" else PACKAGES
