@@ -27,11 +27,9 @@ if TYPE_CHECKING:
 _MAX_ASPECTS = 800
 """Only the most frequent aspects are clustered."""
 _MIN_MENTIONS = 2
-_MAX_DISTANCE = 0.65
+_MAX_DISTANCE = 0.6
 """The largest mean cosine distance at which clusters are joined. Small ones are no themes."""
 _MAX_TERMS = 25
-_NAMED = 3
-"""How many central aspects a description names."""
 
 
 def suggest_themes(scored: str | Path, number: int = 12) -> tuple[list[Theme], list[int]]:
@@ -110,12 +108,12 @@ def _cluster(vectors: NDArray[np.float32]) -> list[list[int]]:
 
 
 def _make_theme(aspects: Sequence[MergedAspect], vectors: NDArray[np.float32]) -> Theme:
-    """Return the theme of a cluster, named by its frequent and central aspects."""
+    """Return the theme of a cluster, named by its most frequent and central aspect.
+
+    It has no description: one made of its terms would attract mentions of other themes.
+    """
     counts = np.array([one.mentions for one in aspects])
     center = normalize((vectors * counts[:, None]).sum(0))
-    scores = (vectors @ center) * np.log1p(counts)
-    order = np.argsort(-scores, kind="stable")
-    central = [aspects[row].name for row in order[:_NAMED]]
-    name = central[0][:1].upper() + central[0][1:]
+    name = aspects[int(((vectors @ center) * np.log1p(counts)).argmax())].name
     terms = [aspects[row].name.lower() for row in np.argsort(-counts, kind="stable")[:_MAX_TERMS]]
-    return Theme(name, f"Mentions of {', '.join(central)} and similar.", tuple(terms))
+    return Theme(name[:1].upper() + name[1:], terms=tuple(terms))
