@@ -205,7 +205,7 @@ def measure_batches(model: str, scale: float) -> dict[str, float]:
                 before = service.cpu_seconds()
                 for start in range(0, len(texts), size):
                     content = {"texts": texts[start : start + size]}
-                    status, _ = service.request("/v1/analyze", content)
+                    status, _, _ = service.request("/v1/analyze", content)
                     if status != 200:
                         raise SystemExit(f"A request of {size} texts got the status {status}")
                 found.append((service.cpu_seconds() - before) / len(texts))
