@@ -1,6 +1,7 @@
 """Size on disk, import time and time to the first result: `python benchmarks/install.py`.
 
-Builds the wheel, installs it alone in a fresh environment, and writes `results/install.json`.
+Builds the wheel, installs it in a fresh environment, alone and with the extra `analyst`, and writes
+`results/install.json`.
 """
 
 from __future__ import annotations
@@ -49,6 +50,9 @@ def main() -> None:
             "cold_start_s": seconds(capsar, "analyze", REVIEW, "--aspect", "food", "--json"),
             "cold_load_s": seconds(python, "-c", classify),
         }
+        extra: list[str | Path] = [*pip[:-1], f"{wheel}[analyst]"]
+        subprocess.run(extra, check=True, capture_output=True)
+        metrics["analyst_mb"] = folder_mb(packages) - before
     write_result("install", metrics, ("onnxruntime", "tokenizers"))
 
 

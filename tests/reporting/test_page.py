@@ -255,7 +255,7 @@ def test_themes_open_into_aspects_phrases_and_sentences(opened: Opened, themed: 
     expect(page.locator("#drill-origin")).to_contain_text("Theme: Waiting")
 
 
-@pytest.mark.parametrize("width", [390, 1160])
+@pytest.mark.parametrize("width", [390, 768, 1160])
 def test_page_with_themes_and_ten_products(opened: Opened, themed: Path, width: int) -> None:
     page = opened(themed, viewport={"width": width, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -266,6 +266,7 @@ def test_page_with_themes_and_ten_products(opened: Opened, themed: Path, width: 
         for other in boxes[number + 1 :]:  # headers do not collide
             beside = right <= other[0] + 1 or other[2] <= left + 1
             assert beside or bottom <= other[1] + 1 or other[3] <= top + 1
+    assert page.locator("#aspect-table").evaluate("one => one.offsetHeight") < 2000
     found = Axe().run(page)
     assert found.violations_count == 0, found.generate_report()
 
@@ -277,7 +278,10 @@ def test_print_shows_everything(opened: Opened, themed: Path) -> None:
     expect(page.locator("#aspect-table")).to_contain_text("queue")
     expect(page.locator("#drivers-table")).to_be_visible()
     expect(page.locator("#search")).to_be_hidden()
-    assert len(page.pdf()) > 10_000
+    pages = len(re.findall(rb"/Type\s*/Page\b", page.pdf(format="A4")))
+    assert 1 <= pages <= 12
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    expect(page.locator("#aspect-table")).not_to_contain_text("queue")
 
 
 @pytest.mark.parametrize("width", [390, 1160])

@@ -425,8 +425,12 @@ def test_a_model_that_did_not_score_is_rejected(tmp_path: Path) -> None:
 
 
 def test_kept_columns_may_have_any_name(tmp_path: Path) -> None:
-    names = "kind value aspect part period polarity confidence draw name review filename"
-    kept = {name: f"{name} 1" for name in [*names.split(), '\'; DROP TABLE "drawn"; --']}
+    names = "kind value aspect part period polarity confidence draw name review filename one text "
+    names += "theme topic found mentions rating source capsar_review"
+    kept = {
+        name: f"{name} 1"
+        for name in [*names.replace("text ", "").split(), '\'; DROP TABLE "drawn"; --']
+    }
     rows = [row("soup:+.9", "The soup.", **kept)] * 30 + [row("", error="bad", **kept)]
     write_rows(tmp_path, rows)
     for by in kept:
@@ -434,6 +438,9 @@ def test_kept_columns_may_have_any_name(tmp_path: Path) -> None:
         assert content["groups"]["names"] == [f"{by} 1"]
         assert content["errors"] == [{"kind": "bad", "rows": 1}]
         assert [one["text"] for one in content["aspects"][0]["sentences"]] == ["The soup."]
+    write_rows(tmp_path / "reserved", [row("soup:+", file_row_number=1)])
+    with pytest.raises(DataError, match="has a column 'file_row_number', which a report uses"):
+        report(tmp_path / "reserved")
 
 
 def test_missing_extra(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -474,7 +481,7 @@ def test_the_command(folder: Path, tmp_path: Path) -> None:
 def test_format_follows_the_suffix(tmp_path: Path) -> None:
     scored = write_rows(tmp_path / "scored", [row("soup:+.9"), row("staff:-.9")] * 3)
     page = "<!doctype html>"
-    begins = {"r.csv": "theme,aspect,", "r.json": "{", "r.HTML": page, "r": page}
+    begins = {"r.csv": "parent,theme,aspect,", "r.json": "{", "r.HTML": page, "r": page}
     for name, begin in begins.items():
         report(scored, tmp_path / name)
         assert (tmp_path / name).read_text(encoding="utf-8").startswith(begin)
@@ -483,9 +490,13 @@ def test_format_follows_the_suffix(tmp_path: Path) -> None:
         report(scored, "r.html", format="csv")
     with pytest.raises(ConfigError, match="Unknown format 'pdf'"):
         report(scored, "r.pdf", format="pdf")
+    with pytest.raises(ConfigError, match="written as html, json, csv, xlsx, not as pdf"):
+        report(scored, tmp_path / "r.pdf")
+    with pytest.raises(ConfigError, match=r"There is no folder .*nowhere' to write to"):
+        report(scored, tmp_path / "nowhere" / "r.html")
     done = CliRunner().invoke(app, ["report", str(scored), "-o", str(tmp_path / "c.csv")])
     assert done.exit_code == 0, done.output
-    assert (tmp_path / "c.csv").read_text(encoding="utf-8").startswith("theme,aspect,")
+    assert (tmp_path / "c.csv").read_text(encoding="utf-8").startswith("parent,theme,aspect,")
 
 
 def test_page_size_is_bounded(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from capsar.reporting import query
 from capsar.reporting.languages import identify_language
 from capsar.reporting.options import ReportOptions
 from capsar.reporting.run import report
+from capsar.reporting.statistics import AspectCounts, estimate_rates
 from capsar.themes.schema import Theme
 
 JOB = {
@@ -207,6 +208,81 @@ def test_drivers_without_themes_are_aspects_with_enough_reviews(tmp_path: Path) 
     assert "rating" not in bread
 
 
+def test_page_without_variance_has_no_effects_that_are_not_numbers(tmp_path: Path) -> None:
+    rows = [row("box:-@Packaging", stars=2)] * 30 + [row("box:-@Price", stars=2)] * 45
+    rows += [row("van:+@Delivery", stars=5)] * 40 + [row("*:-@Price", "All gone.", stars=1)] * 30
+    folder = write_rows(tmp_path / "scored", rows)
+    content = report(folder, tmp_path / "r.json", ReportOptions(rating="stars"))
+    assert json.loads((tmp_path / "r.json").read_text()) == json.loads(json.dumps(content))
+    effects = [e for one in content["themes"] for e in one.get("rating", {}).values()]
+    assert effects
+    assert np.isfinite([effect["effect"] for effect in effects]).all()
+
+
+def test_effects_do_not_depend_on_the_origin_of_ratings(tmp_path: Path) -> None:
+    generator = random.Random(4)
+    signs = [generator.random() < 0.4 for _ in range(400)]
+    noise = [generator.uniform(-0.1, 0.1) for _ in signs]
+    effects = []
+    for origin in (0.0, 1.7e9):
+        rows = [row("soup:-" if bad else "", "The soup.", stars=origin - bad + one)
+                for bad, one in zip(signs, noise, strict=True)]  # fmt: skip
+        folder = write_rows(tmp_path / str(origin), rows)
+        content = report(folder, None, ReportOptions(rating="stars"))
+        effects.append(content["aspects"][0]["rating"]["negative"]["effect"])
+    assert effects[0] == pytest.approx(effects[1], abs=1e-4)
+    assert effects[0][2] - effects[0][1] < 0.05
+
+
+def test_rates_per_review_have_intervals_that_cover(tmp_path: Path) -> None:
+    """The number of mentions varies as well, not only their shares."""
+    counts = AspectCounts.zeros(1)
+    generator = np.random.default_rng(0)
+    inside = []
+    for _ in range(300):
+        negative = generator.poisson(0.1, 2000).astype(float)
+        counts.mentions[0, 0], counts.products[0, 0, 0] = negative.sum(), (negative**2).sum()
+        counts.reviews[0] = (negative > 0).sum()
+        rates = estimate_rates(counts, 2000)
+        inside.append(rates.low[0, 0] <= 0.1 <= rates.high[0, 0])
+    assert 0.91 <= np.mean(inside) <= 0.985
+
+
+def test_theme_of_an_aspect_is_that_of_most_mentions(tmp_path: Path) -> None:
+    rows = [row("soup:-")] * 30 + [row("soup:-@Food")] * 10 + [row("bread:+@Food")] * 5
+    rows += [row("box:-@Packaging")] * 30 + [row("box:-@Price")] * 45
+    job = {"options": {"themes": {"themes": [
+        {"name": "Food"}, {"name": "Delivery"}, {"name": "Packaging", "parent": "Delivery"},
+        {"name": "Price"},
+    ]}}}  # fmt: skip
+    content = report(write_rows(tmp_path, rows, job=job), None)
+    themes = {one["name"]: one["theme"] for one in content["aspects"]}
+    assert themes == {"box": 3, "soup": None, "bread": 0}
+    delivery = content["themes"][1]
+    assert (delivery["mentions"], delivery["aspects"][0]["counts"]) == (30, [30, 0, 0])
+
+
+def test_themes_without_mentions_leave_the_page_to_aspects(tmp_path: Path) -> None:
+    options = ReportOptions(themes=[Theme("Qqq", terms=("zzzz",))])
+    content = report(write_rows(tmp_path, [row("soup:-")] * 30), None, options)
+    assert content["summary"]["level"] == "aspect"
+    assert content["summary"]["criticized"] == ["soup"]
+
+
+def test_blank_groups_are_none_and_all_are_counted(tmp_path: Path) -> None:
+    shops = ["a", "a", "b", "", " ", None, "c", "d", "\u200bb"]
+    rows = [row("soup:-", shop=shop) for shop in shops]
+    groups = report(write_rows(tmp_path, rows), None, ReportOptions(by="shop", groups=4))["groups"]
+    assert groups["names"] == ["a", "b (1)", "c", "b (2)"] or len(set(groups["names"])) == 4
+    assert groups["total"] == 5
+
+
+def test_dropping_needs_the_text(tmp_path: Path) -> None:
+    rows = [{k: v for k, v in row("soup:+").items() if k != "text"} | {"id": 1}] * 3
+    with pytest.raises(DataError, match="drop: duplicates are found by the text"):
+        report(write_rows(tmp_path, rows), None, ReportOptions(drop=("duplicates",)))
+
+
 def test_ratings_must_be_numbers(folder: Path) -> None:
     with pytest.raises(DataError, match="fewer than half of the values of 'shop' are numbers"):
         report(folder, None, ReportOptions(rating="shop"))
@@ -229,6 +305,7 @@ def test_empty_duplicate_and_foreign_reviews_are_counted(tmp_path: Path) -> None
     quality = report(folder, None)["quality"]
     assert quality == {
         "empty": 7, "duplicates": 2, "language_identified": 14, "languages": {"de": 1},
+        "is_sample": False,
     }  # fmt: skip
 
 
@@ -240,10 +317,10 @@ def test_languages_are_identified(root: Path) -> None:
         if code not in ("hi-Latn", "en-es"):
             found[identify_language(text) != "en", identify_language(text) == code] += 1
     assert found.total() == 510
-    assert found[True, True] >= 500  # found, and with the right code
+    assert found[True, True] >= 480  # found, and with the right code
     english = (root / "corpus" / "validation.jsonl").read_text(encoding="utf-8").splitlines()
     wrong = sum(identify_language(json.loads(line)["text"]) != "en" for line in english[:1500])
-    assert wrong <= 5
+    assert wrong <= 3
 
 
 @pytest.mark.parametrize(
@@ -270,17 +347,18 @@ def test_dropped_reviews_are_not_counted(tmp_path: Path) -> None:
 
 
 def test_workbook(rows: list[dict], folder: Path, tmp_path: Path) -> None:
-    hostile = [*rows, row("=1+1:+", "=1+1 \x07 here.", shop="=cmd()", id=999)]
+    hostile = [*rows, row("=1+1:+", "=1+1 \x07\there.", shop="=cmd()", id=999)]
     content = report(
         write_rows(tmp_path / "s", hostile, job=JOB), tmp_path / "r.xlsx", ReportOptions(by="shop")
     )
     book = load_workbook(BytesIO((tmp_path / "r.xlsx").read_bytes()))
     assert book.sheetnames == ["Summary", "Themes", "Aspects", "Shares", "Phrases", "Sentences"]
-    themes = {one[0].value: one[1].value for one in book["Themes"].iter_rows(min_row=2)}
+    themes = {one[0].value: one[2].value for one in book["Themes"].iter_rows(min_row=2)}
     assert themes == {one["name"]: one["mentions"] for one in content["themes"] if one["mentions"]}
     cells = [cell for sheet in book for line in sheet.iter_rows() for cell in line]
     assert not [cell for cell in cells if cell.data_type == "f"]
     assert "=1+1" in {cell.value for cell in cells}
+    assert [one[1].value for one in book["Themes"].iter_rows(min_row=2)] == [None, None, "Service"]
 
 
 def test_scored_themes_in_a_report(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ class ScoreOptions:
             raise ConfigError(f"max_chars must be 1 or more, got {self.max_chars}")
         if not self.shard_mb > 0:
             raise ConfigError(f"shard_mb must be greater than 0, got {self.shard_mb}")
-        reserved = {"aspects", "error"} & set(self.keep)
+        reserved = {"aspects", "error"} & {name.casefold() for name in self.keep}
         if reserved:
             raise ConfigError(
                 f"Cannot keep {sorted(reserved)}: the output uses these column names. "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from capsar.reporting.statistics import (
     Shares,
     adjust_p_values,
     compare_shares,
+    estimate_rates,
     estimate_shares,
 )
 from capsar.schema import CLASSES, Polarity
@@ -82,10 +84,11 @@ def make_content(data: ReportData, options: ReportOptions, *, detailed: bool) ->
         "by_period": _cells(overall.sum(0)[:periods]),
     }
     topics = [
-        facts | cell | {"by_group": by_group, "by_period": by_period} | shown
-        for facts, cell, by_group, by_period, shown in zip(
+        facts | cell | rates | {"by_group": by_group, "by_period": by_period} | shown
+        for facts, cell, rates, by_group, by_period, shown in zip(
             [*_theme_facts(data), *_aspect_facts(data)],
             _cells(counts.sum((1, 2))),
+            _rates(counts.sum((1, 2)), data.totals.reviews),
             _cells(counts.sum(2)[:, :groups]),
             _cells(counts.sum(1)[:, :periods]),
             _shown(data),
@@ -96,47 +99,46 @@ def make_content(data: ReportData, options: ReportOptions, *, detailed: bool) ->
         for topic, cells in zip(topics, _cells(counts[:, :groups, :periods]), strict=True):
             topic["by_group_and_period"] = cells
     content["themes"], content["aspects"] = topics[:first], topics[first:]
-    content["summary"] = _summarize(content["themes"] or content["aspects"])
+    content["summary"] = _summarize(topics, first)
     content["differences"], content["changes"] = [], []
+    is_pair = content["groups"]["is_pair"]
     for level, rows in (("theme", slice(0, first)), ("aspect", slice(first, None))):
-        content["differences"] += _differences(counts[rows].sum(2), data.totals, level)
+        content["differences"] += _differences(counts[rows].sum(2), groups, level, is_pair=is_pair)
         content["changes"] += _changes(counts[rows].sum(1)[:, :periods], level)
     return content
 
 
 def _theme_facts(data: ReportData) -> Iterator[dict[str, Any]]:
     """Yield the name of each theme, its place among the others, and its aspects."""
-    first = len(data.themes.names)
-    for number, (name, parent) in enumerate(
-        zip(data.themes.names, data.themes.parents, strict=True)
-    ):
-        parts = data.counter.parts[number, first:-1]  # (A, C)
-        order = np.argsort(-parts.sum(1), kind="stable")[:_MAX_PARTS]
+    parents = np.array([-1 if one is None else one for one in data.themes.parents], dtype=int)
+    for number, name in enumerate(data.themes.names):
+        inside = (np.arange(len(parents)) == number) | (parents == number)
+        counts = data.counter.by_theme[inside, :-1].sum(0)  # (A, C)
+        order = np.argsort(-counts.sum(1), kind="stable")[:_MAX_PARTS]
         yield {
             "name": strip_invisible(name),
-            "parent": parent,
-            "implicit": int(data.counter.implicit[number]),
+            "parent": data.themes.parents[number],
+            "implicit": int(data.counter.implicit[inside].sum()),
             "aspects": [
-                {"aspect": int(one), "counts": parts[one].tolist()}
+                {"aspect": int(one), "counts": counts[one].tolist()}
                 for one in order
-                if parts[one].any()
+                if counts[one].any()
             ],
         }
 
 
 def _aspect_facts(data: ReportData) -> Iterator[dict[str, Any]]:
     """Yield the name of each aspect, how it is written, and the theme of most of its mentions."""
-    first = len(data.themes.names)
-    is_part = [parent is not None for parent in data.themes.parents]
+    by_theme = data.counter.by_theme.sum(2)  # (T, A + 1)
     for number, aspect in enumerate(data.aspects):
-        mentions = data.counter.parts[:first, first + number].sum(1)  # (T)
-        mentions[is_part] *= 2  # a mention counts for the parent as well: prefer the part
-        theme = int(mentions.argmax()) if mentions.any() else None
+        mentions = by_theme[:, number]
+        without = aspect.mentions - mentions.sum()
+        has_theme = mentions.any() and mentions.max() >= without
         yield {
             "name": aspect.name,
             "variants": aspect.variants,
             "spellings": len(aspect.spellings),
-            "theme": theme,
+            "theme": int(mentions.argmax()) if has_theme else None,
         }
 
 
@@ -159,23 +161,21 @@ def _shown(data: ReportData) -> Iterator[dict[str, Any]]:
         yield shown
 
 
-def _summarize(topics: list[dict[str, Any]]) -> dict[str, list[str]]:
+def _summarize(topics: list[dict[str, Any]], first: int) -> dict[str, Any]:
     """Return the most criticized and praised themes or aspects, and those with a negative balance.
 
     The former are ranked by mentions, the latter by net sentiment, of those whose interval is
-    below 0.
+    below 0. If no theme is mentioned, they are aspects.
     """
-    summary = {}
+    main = [one for one in topics[:first] if one["mentions"] and one["parent"] is None]
+    level = "theme" if main else "aspect"
+    main = main or topics[first:]
+    summary: dict[str, Any] = {"level": level}
     for name, polarity in (("criticized", Polarity.NEGATIVE), ("praised", Polarity.POSITIVE)):
         index = CLASSES.index(polarity)
-        top = [one for one in topics if one.get("parent") is None and one["counts"][index]]
-        top.sort(key=lambda one: -one["counts"][index])
-        summary[name] = [one["name"] for one in top[:_NUM_SUMMARIZED]]
-    below = [
-        one
-        for one in topics
-        if one.get("parent") is None and one["reviews"] >= MIN_REVIEWS and one["net"][2] < 0
-    ]
+        top = sorted(main, key=lambda one: -one["counts"][index])[:_NUM_SUMMARIZED]
+        summary[name] = [one["name"] for one in top if one["counts"][index]]
+    below = [one for one in main if one["reviews"] >= MIN_REVIEWS and one["net"][2] < 0]
     below.sort(key=lambda one: one["net"][0])
     summary["more_criticized_than_praised"] = [one["name"] for one in below[:_NUM_SUMMARIZED]]
     return summary
@@ -189,7 +189,7 @@ def _facts(data: ReportData, options: ReportOptions) -> dict[str, Any]:
         "capsar_version": __version__,
         "title": strip_invisible(options.title)
         or f"{'Themes' if data.themes.names else 'Aspects'} and sentiment in "
-        f"{totals.reviews:,} reviews",
+        f"{totals.reviews:,} review{'' if totals.reviews == 1 else 's'}",
         "source": {
             "name": data.scored.path.resolve().name,
             "files": len(data.scored.files),
@@ -222,8 +222,9 @@ def _facts(data: ReportData, options: ReportOptions) -> dict[str, Any]:
         ],
         "groups": {
             "column": options.by,
-            "names": [strip_invisible(name)[:80] for name in totals.groups],
+            "names": _unique([strip_invisible(name)[:80] for name in totals.groups]),
             "total": totals.num_groups,
+            "is_pair": _is_pair(data),  # then one test compares both
         },
         "periods": {
             "column": options.over,
@@ -244,6 +245,31 @@ def _facts(data: ReportData, options: ReportOptions) -> dict[str, Any]:
         "interval_level": LEVEL,
         "min_reviews": MIN_REVIEWS,
     }
+
+
+def _unique(names: list[str]) -> list[str]:
+    """Return names with a number after those that would be shown alike."""
+    seen = Counter(names)
+    return [
+        name if seen[name] == 1 else f"{name} ({names[: place + 1].count(name)})"
+        for place, name in enumerate(names)
+    ]
+
+
+def _is_pair(data: ReportData) -> bool:
+    groups = len(data.totals.groups)
+    others = data.counter.overall.reviews[-1].any()
+    return groups == data.totals.num_groups == 2 and not others  # noqa: PLR2004
+
+
+def _rates(counts: AspectCounts, reviews: int) -> list[dict[str, Any]]:
+    """Return the mentions of each polarity per review, with intervals, of each topic."""
+    rates = estimate_rates(counts, reviews)
+    values = np.stack([rates.share, rates.low, rates.high], axis=-1).round(6)  # (N, C, 3)
+    return [
+        {"per_review": {str(one): row[place].tolist() for place, one in enumerate(CLASSES)}}
+        for row in values
+    ]
 
 
 def _cells(counts: AspectCounts) -> Any:  # noqa: ANN401  (nested lists)
@@ -271,13 +297,12 @@ def _cell(counts: AspectCounts, shares: Shares, index: tuple[int, ...]) -> dict[
     return cell
 
 
-def _differences(counts: AspectCounts, totals: Totals, level: str) -> list[dict[str, Any]]:
+def _differences(
+    counts: AspectCounts, groups: int, level: str, *, is_pair: bool
+) -> list[dict[str, Any]]:
     """Compare each group with all others, for each theme or aspect (N, G + 1)."""
-    groups = len(totals.groups)
     if groups < 2:  # noqa: PLR2004
         return []
-    # With only two groups, one test compares both.
-    is_pair = groups == totals.num_groups == 2 and not counts.reviews[:, -1].any()  # noqa: PLR2004
     here = counts[:, : 1 if is_pair else groups]
     rest = counts.sum(1)[:, None] - here
     return _compare(rest, here, ("rest", "here"), (level, "group"))

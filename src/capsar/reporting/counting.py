@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from capsar.reporting.query import REVIEW, fill_keys
+from capsar.reporting.query import fill_keys
 from capsar.reporting.statistics import AspectCounts
 from capsar.schema import CLASSES
 
@@ -52,20 +52,23 @@ def load_mentions(
     themes: ReportThemes,
 ) -> None:
     """Create the table `mention` from some files, and `topic_mention`, a row per topic of each."""
-    group = "NULL" if by is None else f"CAST({scored.column(by, '--by')} AS VARCHAR)"
+    group = "NULL" if by is None else scored.group(by)
+    every = "source.aspects" if themes.has_implicit else scored.mentions
+    rows = scored.select(value=group, period=period_sql, mentions=every)
     # Files of earlier releases have neither opinion phrases nor themes.
     has_opinions = "opinions" in scored.columns["aspects"]
-    opinions = "[one.text for one in found.opinions]" if has_opinions else "NULL::VARCHAR[]"
+    opinions = (
+        "[capsar_one.text FOR capsar_one IN found.opinions]" if has_opinions else "NULL::VARCHAR[]"
+    )
     classes = " ".join(f"WHEN '{name}' THEN {number}" for number, name in enumerate(CLASSES))
     is_implicit = "coalesce(found.implicit, false)" if themes.has_implicit else "false"
     database.execute(
         f"""
         CREATE OR REPLACE TEMP TABLE mention AS
         WITH kept AS (
-            SELECT {REVIEW} AS review, {group} AS value,
-                   CAST(coalesce({period_sql}, -1) AS SMALLINT) AS period,
-                   unnest({"aspects" if themes.has_implicit else scored.mentions}) AS found
-            FROM {scored.rows_sql}
+            SELECT review, value, CAST(coalesce(period, -1) AS SMALLINT) AS period,
+                   unnest(mentions) AS found
+            FROM {rows}
         )
         SELECT kept.review AS review,
                CAST(coalesce(group_key.number, -1) AS SMALLINT) AS part,
@@ -103,16 +106,22 @@ class MentionCounter:
     """
 
     def __init__(
-        self, num_topics: int, num_groups: int, num_periods: int, min_confidence: float
+        self,
+        num_themes: int,
+        num_aspects: int,
+        num_groups: int,
+        num_periods: int,
+        min_confidence: float,
     ) -> None:
+        num_topics = num_themes + num_aspects
         self.topics = AspectCounts.zeros(num_topics + 1, num_groups + 1, num_periods + 1)
         """(N + 1, G + 1, P + 1)"""
         self.overall = AspectCounts.zeros(num_groups + 1, num_periods + 1)
         """(G + 1, P + 1) Of all mentions, including those of aspects that are not shown."""
-        self.implicit = np.zeros(num_topics + 1, dtype=np.int64)
-        """(N + 1) Implicit mentions."""
-        self.parts = np.zeros((num_topics + 1, num_topics + 1, len(CLASSES)), dtype=np.int64)
-        """(N + 1, N + 1, C) The mentions of an aspect within a theme."""
+        self.by_theme = np.zeros((num_themes, num_aspects + 1, len(CLASSES)), dtype=np.int64)
+        """(T, A + 1, C) The mentions of each aspect that have a theme; last, all others."""
+        self.implicit = np.zeros(num_themes, dtype=np.int64)
+        """(T) Implicit mentions of each theme."""
         self.confidences = np.zeros(NUM_BINS + 1, dtype=np.int64)
         """Mentions by confidence, in bins of equal width; last, those without a confidence."""
         self._min_confidence = min_confidence
@@ -129,14 +138,14 @@ class MentionCounter:
         ).fetchall()
         for number, mentions in bins:
             self.confidences[number] += mentions
-        parts = database.execute(
-            """SELECT topic, aspect, polarity, count(*), count(*) FILTER (implicit)
-               FROM topic_mention WHERE theme >= 0 AND topic <> aspect AND polarity IS NOT NULL
-               GROUP BY ALL"""
+        found = database.execute(
+            f"""SELECT theme, CASE WHEN aspect < 0 THEN -1 ELSE aspect - {len(self.by_theme)} END,
+                       polarity, count(*), count(*) FILTER (implicit)
+                FROM mention WHERE theme >= 0 AND polarity IS NOT NULL GROUP BY ALL"""  # noqa: S608
         ).fetchall()
-        for topic, aspect, polarity, mentions, implicit in parts:
-            self.parts[topic, aspect, polarity] += mentions
-            self.implicit[topic] += implicit
+        for theme, aspect, polarity, mentions, implicit in found:
+            self.by_theme[theme, aspect, polarity] += mentions
+            self.implicit[theme] += implicit
 
     def _add_counts(
         self, database: DuckDBPyConnection, counts: AspectCounts, table: str, keys: str

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from capsar.reporting.query import REVIEW
 from capsar.reporting.statistics import MIN_REVIEWS
 from capsar.schema import CLASSES, Polarity
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from duckdb import DuckDBPyConnection
     from numpy.typing import NDArray
@@ -29,6 +28,7 @@ SIGNS = (Polarity.NEGATIVE, Polarity.POSITIVE)
 """The polarities that can move a rating, in the order of a topic's two indicators."""
 _NORMAL_QUANTILE = 1.959964
 """Of 95 % intervals."""
+_ROWS_AT_ONCE = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +65,16 @@ class DriverCounter:
         database: The database.
         topics: The numbers of the topics.
         rating_sql: The SQL of a review's rating, or null.
+        origin: A number near the ratings, which is subtracted to keep sums exact.
     """
 
     def __init__(
-        self, database: DuckDBPyConnection, topics: Sequence[int], rating_sql: str
+        self, database: DuckDBPyConnection, topics: Sequence[int], rating_sql: str, origin: float
     ) -> None:
         self._database = database
         self._topics = list(topics)
         self._rating_sql = rating_sql
+        self._origin = origin
         database.execute("CREATE OR REPLACE TEMP TABLE driver (topic BIGINT, number BIGINT)")
         if self._topics:
             rows = list(zip(self._topics, range(len(self._topics)), strict=True))
@@ -88,8 +90,8 @@ class DriverCounter:
         self._database.execute(
             f"""INSERT INTO rated
                 SELECT coalesce(indicators, []), count(*), sum(rating), sum(rating * rating)
-                FROM (SELECT {REVIEW} AS review, {self._rating_sql} AS rating
-                      FROM {scored.rows_sql})
+                FROM (SELECT review, rating - {self._origin!r} AS rating
+                      FROM {scored.select(rating=self._rating_sql)})
                 LEFT JOIN (SELECT review, list_sort(list(DISTINCT CAST(
                                   2 * number + (polarity = {positive})::INT AS SMALLINT)))
                                   AS indicators
@@ -106,33 +108,51 @@ class DriverCounter:
 
     def drivers(self) -> Drivers:
         """Return the effects of all topics with enough reviews."""
-        rows = self._database.execute("FROM rated ORDER BY indicators").fetchall()
-        indicators = np.zeros((len(rows), 1 + len(SIGNS) * len(self._topics)))
-        indicators[:, 0] = 1
-        for number, (ones, *_) in enumerate(rows):
-            indicators[number, [1 + one for one in ones]] = 1
-        sums = np.array([row[1:] for row in rows], dtype=np.float64).reshape(-1, 3)
-        reviews, total = sums[:, 0], float(sums[:, 1].sum())
-        counts = reviews @ indicators
+        size = 1 + len(SIGNS) * len(self._topics)
+        products, totals, total = np.zeros((size, size)), np.zeros(size), 0.0
+        for indicators, sums in self._read(size):
+            products += (indicators * sums[:, :1]).T @ indicators
+            totals += indicators.T @ sums[:, 1]
+            total += float(sums[:, 1].sum())
+        number = int(products[0, 0])
+        chosen = _choose(products)
+        inverse = np.linalg.pinv(products[np.ix_(chosen, chosen)]).astype(np.float64)
+        values = inverse @ totals[chosen]
+        squares = np.zeros(inverse.shape)
+        for indicators, sums in self._read(size):
+            squares = squares + _squared_residuals(indicators[:, chosen], sums, values, inverse)
+        variances = np.diag(inverse @ squares @ inverse)
+        counts = np.diag(products)[chosen]
+        margins = _quantiles(counts, number) * np.sqrt(np.maximum(variances, 0))
         effects = {}
-        if (chosen := _choose(indicators, reviews)).size > 1:
-            values, low, high = _regress(indicators[:, chosen], sums)
-            for place, column in enumerate(chosen.tolist()):
-                if column:
-                    topic, sign = divmod(column - 1, len(SIGNS))
-                    effects[self._topics[topic], str(SIGNS[sign])] = Effect(
-                        float(values[place]), float(low[place]), float(high[place]),
-                        int(counts[column]),
-                    )  # fmt: skip
-        number = int(reviews.sum())
-        return Drivers(total / max(1, number), number, effects)
+        for place, column in enumerate(chosen.tolist()):
+            value, margin = float(values[place]), float(margins[place])
+            if column and np.isfinite([value, margin]).all():
+                topic, sign = divmod(column - 1, len(SIGNS))
+                effects[self._topics[topic], str(SIGNS[sign])] = Effect(
+                    value, value - margin, value + margin, int(counts[place])
+                )
+        return Drivers(self._origin + total / max(1, number), number, effects)
+
+    def _read(self, size: int) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+        """Yield indicators (R, K), first a constant; number, sum and squares of ratings (R, 3)."""
+        result = self._database.execute("FROM rated ORDER BY indicators")
+        while rows := result.fetchmany(_ROWS_AT_ONCE):
+            indicators = np.zeros((len(rows), size))
+            indicators[:, 0] = 1
+            for number, (ones, *_) in enumerate(rows):
+                indicators[number, [1 + one for one in ones]] = 1
+            yield indicators, np.array([row[1:] for row in rows], dtype=np.float64)
 
 
-def _choose(indicators: NDArray[np.float64], reviews: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the columns with enough reviews on both sides that do not depend on earlier ones."""
-    counts = reviews @ indicators
-    fewest = np.minimum(counts, reviews.sum() - counts)
-    products = (indicators * reviews[:, None]).T @ indicators
+def _choose(products: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the columns with enough reviews on both sides that do not depend on others.
+
+    Args:
+        products: (K, K) The number of reviews that have both of two indicators.
+    """
+    counts = np.diag(products)
+    fewest = np.minimum(counts, counts[0] - counts)
     chosen = [0]
     for column in np.argsort(-fewest[1:], kind="stable") + 1:
         wider = [*chosen, int(column)]
@@ -142,26 +162,26 @@ def _choose(indicators: NDArray[np.float64], reviews: NDArray[np.float64]) -> ND
     return np.array(sorted(chosen))
 
 
-def _regress(
-    indicators: NDArray[np.float64], sums: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return the coefficients (K) of a least-squares fit, and the ends of their intervals.
-
-    Args:
-        indicators: (R, K)
-        sums: (R, 3) For each row of indicators the number, sum and sum of squares of ratings.
-    """
+def _squared_residuals(
+    indicators: NDArray[np.float64],
+    sums: NDArray[np.float64],
+    values: NDArray[np.float64],
+    inverse: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Return the sum (K, K) of the products of indicators, weighted by squared residuals (HC3)."""
     reviews, total, squares = sums.T
-    inverse = np.linalg.inv((indicators * reviews[:, None]).T @ indicators)
-    values = inverse @ (indicators.T @ total)
     fitted = indicators @ values
     residuals = np.maximum(squares - 2 * fitted * total + fitted**2 * reviews, 0)
     leverage = np.minimum(((indicators @ inverse) * indicators).sum(1), 0.999)
-    weights = residuals / (1 - leverage) ** 2
-    covariance = inverse @ ((indicators * weights[:, None]).T @ indicators) @ inverse
-    counts = reviews @ indicators
-    fewest = np.minimum(counts, np.where(counts == reviews.sum(), counts, reviews.sum() - counts))
-    # The quantile of Student's distribution, by its first correction to the normal one.
-    quantile = _NORMAL_QUANTILE + (_NORMAL_QUANTILE**3 + _NORMAL_QUANTILE) / (4 * (fewest - 1))
-    margin = quantile * np.sqrt(np.diag(covariance))
-    return values, values - margin, values + margin
+    weighted: NDArray[np.float64] = indicators * (residuals / (1 - leverage) ** 2)[:, None]
+    return weighted.T @ indicators
+
+
+def _quantiles(counts: NDArray[np.float64], number: int) -> NDArray[np.float64]:
+    """Return Student's quantiles, by their first correction to the normal one."""
+    rest = number - counts
+    freedom = np.maximum(np.where(rest > 0, np.minimum(counts, rest), counts) - 1, 1)
+    quantiles: NDArray[np.float64] = _NORMAL_QUANTILE + (_NORMAL_QUANTILE**3 + _NORMAL_QUANTILE) / (
+        4 * freedom
+    )
+    return quantiles

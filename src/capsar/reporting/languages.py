@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from py3langid.langid import LanguageIdentifier
 
 ENGLISH = "en"
+UNKNOWN = "und"
+"""The code of a language that is not known: its script is none of those below."""
 _LATIN = "en de fr es it pt nl pl sv da no fi cs sk hu ro hr sl et lv lt tr id vi tl ca".split()  # noqa: SIM905
 """The languages that are distinguished by words."""
 _SCRIPTS = {
@@ -19,9 +21,10 @@ _SCRIPTS = {
     "BENGALI": "bn", "TAMIL": "ta", "TELUGU": "te", "GEORGIAN": "ka", "ARMENIAN": "hy",
 }  # fmt: skip
 """The most frequent language of other scripts."""
+_WITH_LATIN = ("LATIN", "MODIFIER", "FEMININE", "MASCULINE", "FULLWIDTH", "MATHEMATICAL", "MICRO")
 _MARGIN = 7.0
 """By how much the log-likelihood of another language must exceed that of English."""
-_MIN_WORDS = 2
+_MIN_WORDS = 3
 _MAX_CHARS = 400
 
 
@@ -35,7 +38,7 @@ def identify_language(text: str) -> str:
     """
     text = text[:_MAX_CHARS]
     letters = "" if text.isascii() else filter(str.isalpha, text)
-    scripts = Counter(_SCRIPTS.get(name_of(one, "").partition(" ")[0]) for one in letters)
+    scripts = Counter(_script_language(one) for one in letters)
     # A Han character is a word, so a third of the letters is enough.
     if scripts.pop(None, 0) < 2 * scripts.total():
         return "ja" if scripts["ja"] else str(scripts.most_common(1)[0][0])
@@ -44,6 +47,12 @@ def identify_language(text: str) -> str:
     scores: dict[str, float] = dict(_identifier().rank(text))
     scores[ENGLISH] += _MARGIN
     return max(scores, key=scores.__getitem__)
+
+
+def _script_language(letter: str) -> str | None:
+    """Return the most frequent language of a letter's script, or None for Latin."""
+    script = name_of(letter, "LATIN").partition(" ")[0]
+    return None if script in _WITH_LATIN else _SCRIPTS.get(script, UNKNOWN)
 
 
 @lru_cache(maxsize=1)

@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 
 UNITS = ("day", "week", "month", "quarter", "year")
 """Possible lengths of a period."""
+_LIMITS = {
+    "aspects": (1, 2000),
+    "groups": (2, 200),
+    "memory_mb": (200, 10**9),
+    "threads": (0, 10**4),
+}
 DROPS = ("duplicates", "non-english")
 """Kinds of reviews that can be dropped."""
 
@@ -62,6 +68,16 @@ class ReportOptions:
         for name in ("every", "date_format"):
             if getattr(self, name) is not None and self.over is None:
                 raise ConfigError(f"{name} needs a column of dates; set over as well")
+        self._check_lists()
+        if not 0 <= self.min_confidence <= 1:
+            raise ConfigError(f"min_confidence must be from 0 to 1, got {self.min_confidence}")
+        for name, (least, most) in _LIMITS.items():
+            if getattr(self, name) < least:
+                raise ConfigError(f"{name} must be {least} or more, got {getattr(self, name)}")
+            if getattr(self, name) > most:
+                raise ConfigError(f"{name} must be {most} or less, got {getattr(self, name)}")
+
+    def _check_lists(self) -> None:
         for name in ("exclude", "drop"):
             value = getattr(self, name)
             if isinstance(value, str) or not all(isinstance(one, str) for one in value):
@@ -70,8 +86,3 @@ class ReportOptions:
         unknown = [one for one in self.drop if one not in DROPS]
         if unknown:
             raise ConfigError(f"drop must be among {', '.join(DROPS)}; got {unknown[0]!r}")
-        if not 0 <= self.min_confidence <= 1:
-            raise ConfigError(f"min_confidence must be from 0 to 1, got {self.min_confidence}")
-        for name, least in (("aspects", 1), ("groups", 2), ("memory_mb", 200), ("threads", 0)):
-            if getattr(self, name) < least:
-                raise ConfigError(f"{name} must be {least} or more, got {getattr(self, name)}")

@@ -55,7 +55,7 @@ def make_periods(
         f"""SELECT quantile_disc(stamp, {_OUTLIERS}), quantile_disc(stamp, {1 - _OUTLIERS}),
                    count(stamp), count(*), min(written) FILTER (stamp IS NULL)
             FROM (SELECT {timestamp} AS stamp, CAST({column} AS VARCHAR) AS written
-                  FROM read_parquet($files))""",  # noqa: S608
+                  FROM read_parquet($files) AS source)""",  # noqa: S608
         {"files": scored.files},
     ).fetchall()[0]
     if read * 2 < rows or first is None:
@@ -69,7 +69,7 @@ def make_periods(
     number = f"date_diff('{unit}', TIMESTAMP '{starts[0][0]}', date_trunc('{unit}', {timestamp}))"
     period = f"CASE WHEN {number} BETWEEN 0 AND {len(starts) - 1} THEN {number} END"
     undated = database.execute(
-        f"SELECT count(*) FILTER (({period}) IS NULL) FROM read_parquet($files)",  # noqa: S608
+        f"SELECT count(*) FILTER (({period}) IS NULL) FROM read_parquet($files) AS source",  # noqa: S608
         {"files": scored.files},
     ).fetchall()[0][0]
     return Periods(unit, tuple(row[0] for row in starts), period, int(undated))

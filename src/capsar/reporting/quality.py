@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from capsar.reporting.languages import ENGLISH, identify_language
-from capsar.reporting.query import REVIEW
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,6 +36,8 @@ class Quality:
     """Reviews whose language was identified."""
     languages: Counter[str] = field(default_factory=Counter)
     """Those of them that are not in English, by the code of the language."""
+    is_sample: bool = False
+    """Whether there are more reviews."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the counts in their JSON form."""
@@ -44,6 +45,7 @@ class Quality:
             "empty": self.empty,
             "duplicates": self.duplicates,
             "language_identified": self.sampled,
+            "is_sample": self.is_sample,
             "languages": dict(self.languages.most_common()),
         }
 
@@ -53,44 +55,44 @@ def check_quality(
 ) -> Quality:
     """Count such reviews, and add those to drop to the table `dropped`."""
     text = f"CAST({scored.column(text_column, '--text-column')} AS VARCHAR)"
+    rows = scored.select(text=text)
     source = {"files": scored.files}
-    key = f"hash(lower(trim({text})))"
-    is_long = f"length({text}) >= {_MIN_DUPLICATE_LENGTH}"
+    key = "hash(lower(trim(text)))"
+    is_long = f"length(text) >= {_MIN_DUPLICATE_LENGTH}"
     empty, duplicates = database.execute(
-        f"""SELECT count(*) FILTER ({text} IS NULL OR NOT regexp_matches({text}, '\\pL')
-                       OR (length({text}) < 20 AND trim(lower({text}), ' .!-') IN {_PLACEHOLDERS})),
+        f"""SELECT count(*) FILTER (text IS NULL OR NOT regexp_matches(text, '\\pL')
+                       OR (length(text) < 20 AND trim(lower(text), ' .!-') IN {_PLACEHOLDERS})),
                    count(*) FILTER ({is_long}) - count(DISTINCT {key}) FILTER ({is_long})
-            FROM {scored.rows_sql}""",  # noqa: S608
+            FROM {rows}""",  # noqa: S608
         source,
     ).fetchall()[0]
-    drop_languages = "non-english" in options.drop
-    step = 1 if drop_languages else -(-sum(scored.rows) // _SAMPLED)
+    drops_languages = "non-english" in options.drop
+    step = 1 if drops_languages else -(-sum(scored.rows) // _SAMPLED)
     sampled, languages, foreign = 0, Counter[str](), []
-    for review, written in _read(database, scored, text, step):
+    for review, written in _read(database, rows, source, step):
         sampled += 1
         language = identify_language(written)
         if language != ENGLISH:
             languages[language] += 1
-            foreign.append((review,))
-    if drop_languages and foreign:
-        database.executemany("INSERT INTO dropped VALUES (?)", foreign)
+            foreign.append(review)
+    if drops_languages:
+        database.execute("INSERT INTO dropped SELECT unnest($reviews)", {"reviews": foreign})
     if "duplicates" in options.drop:
         database.execute(
-            f"""INSERT INTO dropped SELECT {REVIEW} FROM {scored.rows_sql} WHERE {is_long}
-                QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY {REVIEW}) > 1""",  # noqa: S608
+            f"""INSERT INTO dropped SELECT review FROM {rows} WHERE {is_long}
+                QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY review) > 1""",  # noqa: S608
             source,
         )
-    return Quality(int(empty), int(duplicates), sampled, languages)
+    return Quality(int(empty), int(duplicates), sampled, languages, is_sample=step > 1)
 
 
 def _read(
-    database: DuckDBPyConnection, scored: ScoredFolder, text: str, step: int
+    database: DuckDBPyConnection, rows: str, source: dict[str, list[str]], step: int
 ) -> Iterator[tuple[int, str]]:
     """Yield the number and text of every so many reviews, chosen by a hash."""
     result = database.execute(
-        f"""SELECT {REVIEW}, {text} FROM {scored.rows_sql}
-            WHERE {text} IS NOT NULL AND hash({REVIEW}) % {step} = 0""",  # noqa: S608
-        {"files": scored.files},
+        f"SELECT review, text FROM {rows} WHERE text IS NOT NULL AND hash(review) % {step} = 0",  # noqa: S608
+        source,
     )
-    while rows := result.fetchmany(_ROWS_AT_ONCE):
-        yield from rows
+    while some := result.fetchmany(_ROWS_AT_ONCE):
+        yield from some

@@ -24,11 +24,10 @@ if TYPE_CHECKING:
 
 MAX_NAMES = 100_000
 """Only the most frequent names are merged; rarer ones count in the totals."""
-REVIEW = "capsar_review"
-"""The column with the number of a review, named so that no kept column has the same name."""
 _FILE = "capsar_file"
 _ROW_BITS = 40
 """A review's number is that of its file, shifted by these bits, plus that of its row."""
+_RESERVED = (_FILE, "capsar_one", "file_row_number")
 _MAX_ERRORS = 20
 """Kinds of errors to show."""
 _RESULT_COLUMNS = ("aspects", "error")
@@ -66,19 +65,27 @@ class ScoredFolder:
     def mentions(self) -> str:
         """The SQL expression of a row's explicit mentions."""
         if not self.has_implicit:
-            return "aspects"
-        return "[one FOR one IN aspects IF NOT coalesce(one.implicit, false)]"
+            return "source.aspects"
+        is_explicit = "NOT coalesce(capsar_one.implicit, false)"  # a name that no column has
+        return f"[capsar_one FOR capsar_one IN source.aspects IF {is_explicit}]"
 
-    @property
-    def rows_sql(self) -> str:
-        """The SQL of the rows of `$files` that were scored, with their numbers as `REVIEW`."""
+    def select(self, **columns: str) -> str:
+        """Return the SQL of the counted rows of `$files`: `review`, its number, and expressions.
+
+        Only named expressions are selected, so that kept columns may have any name.
+        """
+        named = "".join(f", {sql} AS {name}" for name, sql in columns.items())
         return f"""(
-            SELECT source.*, (file_key.number << {_ROW_BITS}) + source.file_row_number AS {REVIEW}
-            FROM read_parquet($files, filename = '{_FILE}', file_row_number = true) AS source
-            JOIN file_key ON file_key.name = source.{_FILE}
-            WHERE source.error IS NULL
-              AND NOT EXISTS (FROM dropped WHERE dropped.review =
-                              (file_key.number << {_ROW_BITS}) + source.file_row_number))"""  # noqa: S608
+            SELECT * FROM (
+                SELECT (file_key.number << {_ROW_BITS}) + source.file_row_number AS review {named}
+                FROM read_parquet($files, filename = '{_FILE}', file_row_number = true) AS source
+                JOIN file_key ON file_key.name = source.{_FILE}
+                WHERE source.error IS NULL)
+            ANTI JOIN dropped USING (review))"""  # noqa: S608
+
+    def group(self, name: str) -> str:
+        """Return the SQL of a group: the text of a kept column, or null if it is blank."""
+        return f"nullif(trim(CAST({self.column(name, '--by')} AS VARCHAR)), '')"
 
     def batches(self) -> Iterator[list[int]]:
         """Yield batches of file numbers whose rows fit into memory."""
@@ -93,14 +100,14 @@ class ScoredFolder:
         yield batch
 
     def column(self, name: str, option: str) -> str:
-        """Return a kept column's name, quoted for SQL.
+        """Return the SQL of a kept column.
 
         Raises:
             DataError: If there is no such column.
         """
         kept = [one for one in self.columns if one not in _RESULT_COLUMNS]
         if name in kept:
-            return '"' + name.replace('"', '""') + '"'
+            return 'source."' + name.replace('"', '""') + '"'
         similar = {one.casefold(): one for one in kept}
         close = get_close_matches(name.casefold(), similar, n=1, cutoff=0.8)
         if close:
@@ -171,6 +178,12 @@ def open_scored_folder(database: DuckDBPyConnection, path: str | Path) -> Scored
             f"{str(path)!r} has the columns {list(columns)!r}; expected 'aspects' and 'error' "
             f"among them. {score_first}"
         )
+    reserved = [name for name in columns if name.casefold() in _RESERVED]
+    if reserved:
+        raise DataError(
+            f"{str(path)!r} has a column {reserved[0]!r}, which a report uses itself. Score again "
+            "with another name of that column."
+        )
     rows = {str(name): int(number) for name, number in counted}
     home = folder if folder.is_dir() else folder.parent
     job = _read_job(home / "_job" / "job.json")
@@ -217,7 +230,7 @@ class Totals:
     groups: list[str] = field(default_factory=list)
     """The most frequent values of the compared column, sorted alphabetically."""
     num_groups: int = 0
-    """All values of that column; approximate if there are many."""
+    """All values of that column."""
 
 
 def number_files(database: DuckDBPyConnection, scored: ScoredFolder) -> None:
@@ -247,12 +260,11 @@ def count_totals(
         implicit: Whether implicit mentions are counted.
     """
     source = {"files": scored.files}
-    mentions = "aspects" if implicit else scored.mentions
-    number_implicit = f"coalesce(len(aspects), 0) - coalesce(len({scored.mentions}), 0)"
+    explicit = f"coalesce(len({scored.mentions}), 0)"
+    every = "coalesce(len(source.aspects), 0)" if implicit else explicit
     counted, without, num_implicit = database.execute(
-        f"""SELECT count(*), count(*) FILTER (coalesce(len({mentions}), 0) = 0),
-                   coalesce(sum({number_implicit if implicit else 0}), 0)
-            FROM {scored.rows_sql}""",  # noqa: S608
+        f"""SELECT count(*), count(*) FILTER (every = 0), coalesce(sum(every - explicit), 0)
+            FROM {scored.select(every=every, explicit=explicit)}""",  # noqa: S608
         source,
     ).fetchall()[0]
     errors = database.execute(
@@ -263,7 +275,8 @@ def count_totals(
     database.execute(
         f"""CREATE OR REPLACE TEMP TABLE name AS
            SELECT mention.text AS name, count(*) AS number
-           FROM (SELECT unnest({scored.mentions}) AS mention FROM {scored.rows_sql})
+           FROM (SELECT unnest(mentions) AS mention
+                 FROM {scored.select(mentions=scored.mentions)})
            GROUP BY ALL""",  # noqa: S608
         source,
     )
@@ -295,19 +308,13 @@ def _count_groups(
 ) -> tuple[list[str], int]:
     if options.by is None:
         return [], 0
-    column = scored.column(options.by, "--by")
-    source = {"files": scored.files}
-    found = database.execute(
-        f"""SELECT CAST({column} AS VARCHAR), count(*)
-            FROM {scored.rows_sql} WHERE {column} IS NOT NULL
-            GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT {options.groups}""",  # noqa: S608
-        source,
-    ).fetchall()
-    groups = sorted(str(value) for value, _ in found)
-    if len(groups) < options.groups:
-        return groups, len(groups)
-    distinct = database.execute(
-        f"SELECT approx_count_distinct({column}) FROM {scored.rows_sql}",  # noqa: S608
-        source,
-    ).fetchall()[0][0]
-    return groups, max(int(distinct), len(groups))
+    rows = database.execute(
+        f"""SELECT value, count(*) FROM {scored.select(value=scored.group(options.by))}
+            WHERE value IS NOT NULL GROUP BY 1 ORDER BY 2 DESC, 1""",  # noqa: S608
+        {"files": scored.files},
+    )
+    found = rows.fetchmany(options.groups)
+    total = len(found)
+    while more := rows.fetchmany(_ROWS_AT_ONCE):
+        total += len(more)
+    return sorted(str(value) for value, _ in found), total

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 COLUMNS = (
-    "theme", "aspect", "group", "period", "mentions", "reviews", "low_confidence",
+    "parent", "theme", "aspect", "group", "period", "mentions", "reviews", "low_confidence",
     *(f"{one}{part}" for one in CLASSES for part in ("", "_low", "_high", "_count")),
     "net", "net_low", "net_high",
 )  # fmt: skip
@@ -54,13 +54,13 @@ def share_rows(content: dict[str, Any]) -> Iterator[tuple[list[str], list[float]
     theme, and if the theme is empty as well, for the whole corpus.
     """
     groups, starts = content["groups"]["names"], content["periods"]["starts"]
-    themes = [theme["name"] for theme in content["themes"]]
-    topics = [("", "", content["overall"])]
-    topics += [(theme["name"], "", theme) for theme in content["themes"]]
+    topics = [(["", "", ""], content["overall"])]
+    paths = [_path(content["themes"], number) for number in range(len(content["themes"]))]
+    topics += [([*path, ""], theme) for path, theme in zip(paths, content["themes"], strict=True)]
     for aspect in content["aspects"]:
-        theme = "" if aspect["theme"] is None else themes[aspect["theme"]]
-        topics.append((theme, aspect["name"], aspect))
-    for theme, name, topic in topics:
+        path = ["", ""] if aspect["theme"] is None else paths[aspect["theme"]]
+        topics.append(([*path, aspect["name"]], aspect))
+    for path, topic in topics:
         cells = [("", "", topic)]
         cells += [(group, "", one) for group, one in zip(groups, topic["by_group"], strict=True)]
         cells += [("", start, one) for start, one in zip(starts, topic["by_period"], strict=True)]
@@ -68,7 +68,13 @@ def share_rows(content: dict[str, Any]) -> Iterator[tuple[list[str], list[float]
             cells += [(group, start, one) for start, one in zip(starts, by_period, strict=True)]
         for group, start, cell in cells:
             if cell["mentions"]:
-                yield [theme, name, group, start], _csv_numbers(cell)
+                yield [*path, group, start], _csv_numbers(cell)
+
+
+def _path(themes: list[dict[str, Any]], number: int) -> list[str]:
+    """Return the names of a theme's parent, or an empty one, and of the theme."""
+    parent = themes[number]["parent"]
+    return ["" if parent is None else themes[parent]["name"], themes[number]["name"]]
 
 
 def _csv_numbers(cell: dict[str, Any]) -> list[float]:
@@ -128,7 +134,7 @@ def _interpreter() -> str:
 
 def _inert_json(content: object) -> str:
     """Return JSON that cannot end its script block or begin a comment."""
-    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     # A lone surrogate cannot be encoded as UTF-8; browsers read it from its escape.
     text = "".join(f"\\u{ord(one):04x}" if "\ud800" <= one <= "\udfff" else one for one in text)
     for sign in "<>&\u2028\u2029":

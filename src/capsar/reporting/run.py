@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,6 +63,10 @@ def report(
     format = _check_format(output, format)  # noqa: A001
     if not all(map(find_spec, ("duckdb", "py3langid", "snowballstemmer", "symspellpy"))):
         raise MissingExtraError("report", "A report")
+    if format == "xlsx" and find_spec("openpyxl") is None:
+        raise MissingExtraError("analyst", "An Excel file")
+    if output is not None and not Path(output).absolute().parent.is_dir():
+        raise ConfigError(f"There is no folder {str(Path(output).parent)!r} to write to")
     options = options or ReportOptions()
     with connect(options) as database:
         data = _read(database, open_scored_folder(database, scored), options, on_progress)
@@ -74,6 +79,11 @@ def report(
 def _check_format(output: str | Path | None, format: str | None) -> str:  # noqa: A002
     suffix = Path(output or "").suffix.lower().removeprefix(".")
     if format is None:
+        if suffix not in ("", "htm", *FORMATS):
+            raise ConfigError(
+                f"{str(output)!r}: a report is written as {', '.join(FORMATS)}, not as {suffix}. A "
+                "browser prints an HTML page as PDF."
+            )
         return suffix if suffix in FORMATS else FORMATS[0]
     if format not in FORMATS:
         raise ConfigError(f"Unknown format {format!r}; expected one of {', '.join(FORMATS)}")
@@ -89,7 +99,8 @@ def _render(content: dict[str, Any], format: str) -> bytes:  # noqa: A002
     if format == "xlsx":
         return render_workbook(content)
     if format == "json":
-        return f"{json.dumps(content, ensure_ascii=False, indent=1)}\n".encode()
+        text = json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False)
+        return f"{text}\n".encode(errors="backslashreplace")
     return (render_csv(content) if format == "csv" else render_page(content)).encode()
 
 
@@ -103,6 +114,11 @@ def _read(
     text_column = options.text_column or scored.text_column
     if text_column is not None:
         scored.column(text_column, "--text-column")
+    elif options.drop:
+        raise DataError(
+            f"drop: {options.drop[0]} are found by the text of reviews, which was not kept. Score "
+            "with --keep and its column, or name it with --text-column."
+        )
     number_files(database, scored)
     quality = check_quality(database, scored, text_column, options) if text_column else None
     themes = ReportThemes() if options.themes else scored_themes(database, scored)
@@ -118,7 +134,7 @@ def _read(
     keys |= dict.fromkeys((name for aspect in excluded for name in aspect.spellings), EXCLUDED)
     load_keys(database, keys, groups, themes)
     counter = MentionCounter(
-        first + len(aspects), len(groups), len(periods.starts), options.min_confidence
+        first, len(aspects), len(groups), len(periods.starts), options.min_confidence
     )
     per_group = max(2, -(-_SENTENCES // max(1, len(groups))))
     sampler = Sampler(database, per_group, options.min_confidence)
@@ -164,9 +180,11 @@ def _exclude(
     """
     wanted = {normalize_name(name) for name in names}
     forms = {aspect.name: set(map(normalize_name, aspect.spellings)) for aspect in aspects}
-    unknown = wanted - set().union(*forms.values())
-    if unknown:
-        raise ConfigError(f"exclude: no aspect has the name {sorted(unknown)[0]!r}")
+    known = set().union(*forms.values())
+    for name in sorted(wanted - known):
+        close = get_close_matches(name, known, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise ConfigError(f"exclude: no aspect has the name {name!r}{hint}")
     excluded = [aspect for aspect in aspects if forms[aspect.name] & wanted]
     return [aspect for aspect in aspects if not forms[aspect.name] & wanted], excluded
 
@@ -181,15 +199,16 @@ def _count_drivers(
     """Return a counter for the themes without a parent or else for the most frequent aspects."""
     if options.rating is None:
         return None
-    column = scored.column(options.rating, "--rating")
-    rating = f"TRY_CAST({column} AS DOUBLE)"
-    rated = database.execute(
-        f"SELECT count(*) FILTER (isfinite({rating})) * 2 >= count(*) FROM {scored.rows_sql}",  # noqa: S608
+    rating = f"TRY_CAST({scored.column(options.rating, '--rating')} AS DOUBLE)"
+    is_rated, origin = database.execute(
+        f"""SELECT count(*) FILTER (isfinite(rating)) * 2 >= count(*),
+                   coalesce(avg(rating) FILTER (isfinite(rating)), 0)
+            FROM {scored.select(rating=rating)}""",  # noqa: S608
         {"files": scored.files},
-    ).fetchall()[0][0]
-    if not rated:
+    ).fetchall()[0]
+    if not is_rated:
         raise DataError(
             f"--rating: fewer than half of the values of {options.rating!r} are numbers"
         )
     topics = [number for number, parent in enumerate(themes.parents) if parent is None]
-    return DriverCounter(database, topics or range(num_aspects)[:MAX_DRIVERS], rating)
+    return DriverCounter(database, topics or range(num_aspects)[:MAX_DRIVERS], rating, origin)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from capsar.reporting.phrases import phrase_key
-from capsar.reporting.query import REVIEW
 from capsar.schema import CLASSES, Polarity
 from capsar.sentences import split_sentences
 
@@ -152,18 +151,18 @@ class Sampler:
         )
 
     def _read(self, scored: ScoredFolder, text_column: str) -> Iterator[Sentence]:
-        column = scored.column(text_column, "--text-column")
-        rows = self._database.execute(
+        text = f"CAST({scored.column(text_column, '--text-column')} AS VARCHAR)"
+        rows = scored.select(text=text, mentions=scored.mentions)
+        found = self._database.execute(
             f"""SELECT drawn.topic, drawn.part, drawn.polarity, drawn.period, drawn.start,
-                       drawn.implicit, drawn.confidence, CAST(source.{column} AS VARCHAR),
-                       {scored.mentions}
-                FROM {scored.rows_sql} AS source JOIN drawn ON drawn.review = source.{REVIEW}
-                WHERE source.{column} IS NOT NULL
+                       drawn.implicit, drawn.confidence, kept.text, kept.mentions
+                FROM {rows} AS kept JOIN drawn ON drawn.review = kept.review
+                WHERE kept.text IS NOT NULL
                 ORDER BY drawn.topic, drawn.part, drawn.polarity, drawn.draw, drawn.review,
                          drawn.start, drawn.implicit""",  # noqa: S608
             {"files": scored.files},
         ).fetchall()
-        for topic, group, polarity, period, start, implicit, confidence, text, mentions in rows:
+        for topic, group, polarity, period, start, implicit, confidence, text, mentions in found:
             extract = _extract(text, mentions, start, is_implicit=implicit)
             if extract is not None:
                 name = str(CLASSES[polarity])

@@ -30,6 +30,8 @@ _DRAWS = 2000
 _GROUPS_AT_ONCE = 256
 _REVIEWS_FOR_OWN_EFFECT = 100
 _PRIOR = 0.5
+_LEAST_SPREAD = 0.05
+"""Of mentions per review, relative to independent ones: nearly every review has one."""
 _NUM_CLASSES = len(CLASSES)
 _NET = np.array(
     [{Polarity.POSITIVE: 1.0, Polarity.NEGATIVE: -1.0}.get(one, 0.0) for one in CLASSES]
@@ -114,7 +116,10 @@ class AspectCounts:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Shares (..., C + 1) of each polarity with intervals; last, positive minus negative share."""
+    """Shares (..., C + 1) of each polarity with intervals; last, positive minus negative share.
+
+    Or rates (..., C), without a last one.
+    """
 
     share: NDArray[np.float64]
     low: NDArray[np.float64]
@@ -144,6 +149,30 @@ def estimate_shares(counts: AspectCounts, seed: int = 0) -> Shares:
     low, high = np.minimum(bounds[0], share), np.maximum(bounds[1], share)
     shape = (*counts.total.shape, _NUM_CLASSES + 1)
     return Shares(share.reshape(shape), low.reshape(shape), high.reshape(shape))
+
+
+def estimate_rates(counts: AspectCounts, reviews: int, seed: int = 0) -> Shares:
+    """Return the mentions of each polarity per review (..., C) with intervals.
+
+    Quantiles of gamma draws around the counts, with half a mention added. Counts are first divided
+    by how much more they vary from review to review than those of independent mentions.
+
+    Args:
+        counts: Of groups of any shape.
+        reviews: The number of all reviews, with a mention or not.
+        seed: Of the draws.
+    """
+    total = counts.mentions
+    squares = np.diagonal(counts.products, axis1=-2, axis2=-1)
+    spread = (squares - total**2 / max(1, reviews)) / np.maximum(total, 1)
+    effect = np.maximum(spread, _LEAST_SPREAD)[..., None]
+    size = (*total.shape, _DRAWS)
+    drawn = np.random.default_rng(seed).standard_gamma(
+        np.broadcast_to(total[..., None] / effect + _PRIOR, size)
+    )
+    low, high = np.quantile(drawn * effect, _QUANTILES, axis=-1, method="nearest") / max(1, reviews)
+    rate = total / max(1, reviews)
+    return Shares(rate, np.minimum(low, rate), np.maximum(high, rate))
 
 
 def _with_net(shares: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -84,8 +84,8 @@ def _count_names(scored: str | Path) -> dict[str, int]:
         folder = open_scored_folder(database, scored)
         rows: list[tuple[str, int]] = database.execute(
             f"""SELECT mention.text, count(*)
-                FROM (SELECT unnest({folder.mentions}) AS mention FROM read_parquet($files)
-                      WHERE error IS NULL)
+                FROM (SELECT unnest({folder.mentions}) AS mention
+                      FROM read_parquet($files) AS source WHERE source.error IS NULL)
                 GROUP BY ALL ORDER BY ALL""",  # noqa: S608
             {"files": folder.files},
         ).fetchall()

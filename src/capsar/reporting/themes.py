@@ -57,7 +57,7 @@ def scored_themes(database: DuckDBPyConnection, scored: ScoredFolder) -> ReportT
         )
     rows = database.execute(
         f"""SELECT DISTINCT mention.theme FROM
-            (SELECT unnest(aspects) AS mention FROM {scored.rows_sql})
+            (SELECT unnest(mentions) AS mention FROM {scored.select(mentions="source.aspects")})
             WHERE mention.theme IS NOT NULL ORDER BY ALL""",  # noqa: S608
         {"files": scored.files},
     ).fetchall()
@@ -68,9 +68,7 @@ def scored_themes(database: DuckDBPyConnection, scored: ScoredFolder) -> ReportT
 
 def given_themes(options: ReportOptions, aspects: Sequence[MergedAspect]) -> ReportThemes:
     """Sort merged aspects into the themes of the options, by their names alone."""
-    if options.themes is None:
-        return ReportThemes()
-    themes = as_themes(options.themes)
+    themes = as_themes(options.themes or ())
     known = [aspect for aspect in aspects if words_of(aspect.name)]
     words = [words_of(aspect.name) for aspect in known]
     found: list[tuple[int, float]] = []

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+import re
 from io import BytesIO
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from capsar.errors import MissingExtraError
 from capsar.reporting.aspect_names import strip_invisible
 from capsar.reporting.drivers import SIGNS
 from capsar.reporting.render import COLUMNS, share_rows
@@ -16,17 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 _MAX_WIDTH = 60
+_MAX_ROWS, _MAX_CHARS = 1_048_575, 32_767
+"""Limits of Excel: rows below the header, and characters of a cell."""
+_BREAK = re.compile(r"[\t\r\n]+")
 _Row = list[str | float | None]
 
 
 def render_workbook(content: dict[str, Any]) -> bytes:
-    """Return summary, themes, aspects, shares, phrases and sentences as sheets of an Excel file.
-
-    Raises:
-        MissingExtraError: If the extra `analyst` is not installed.
-    """
-    if find_spec("openpyxl") is None:
-        raise MissingExtraError("analyst", "An Excel file")
+    """Return summary, themes, aspects, shares, phrases and sentences as sheets of an Excel file."""
     from openpyxl import Workbook
 
     book = Workbook(write_only=True)
@@ -34,9 +31,15 @@ def render_workbook(content: dict[str, Any]) -> bytes:
     topics += [("aspect", one) for one in content["aspects"]]
     _add_sheet(book, "Summary", ("", ""), _summary(content))
     for kind in ("theme", "aspect"):
-        rows = [_overview(one) for name, one in topics if name == kind and one["mentions"]]
+        above = "parent" if kind == "theme" else "theme"
+        rows = [
+            [one["name"], "" if one[above] is None else content["themes"][one[above]]["name"],
+             *_overview(one)]
+            for name, one in topics
+            if name == kind and one["mentions"]
+        ]  # fmt: skip
         if rows:
-            _add_sheet(book, f"{kind.title()}s", (kind, *_OVERVIEW), rows)
+            _add_sheet(book, f"{kind.title()}s", (kind, above, *_OVERVIEW), rows)
     _add_sheet(book, "Shares", COLUMNS, ([*names, *row] for names, row in share_rows(content)))
     _add_sheet(book, "Phrases", ("kind", "name", "polarity", "phrase", "mentions"), (
         [kind, one["name"], polarity, phrase["text"], phrase["mentions"]]
@@ -69,7 +72,7 @@ def _overview(topic: dict[str, Any]) -> _Row:
         effects += effect["effect"] if effect else [None] * 3
     shares = [topic[str(one)][0] for one in (*CLASSES, "net")]
     counts = [topic["mentions"], topic["reviews"], topic.get("implicit", 0)]
-    return [topic["name"], *counts, *shares, *effects]
+    return [*counts, *shares, *effects]
 
 
 def _summary(content: dict[str, Any]) -> Iterator[_Row]:
@@ -79,8 +82,8 @@ def _summary(content: dict[str, Any]) -> Iterator[_Row]:
     for name, value in (content["quality"] or {}).items():
         shown = value if name != "languages" else ", ".join(f"{k} {n}" for k, n in value.items())
         yield [name.replace("_", " ").capitalize(), shown]
-    for name, topics in content["summary"].items():
-        yield [name.replace("_", " ").capitalize(), ", ".join(topics)]
+    for name in ("criticized", "praised", "more_criticized_than_praised"):
+        yield [name.replace("_", " ").capitalize(), ", ".join(content["summary"][name])]
     yield ["Model", content["model"]["name"]]
     yield ["Shares", "Those of the predictions, with 95 % intervals for sampling error."]
 
@@ -99,12 +102,12 @@ def _add_sheet(book: Any, name: str, columns: Sequence[str], rows: Iterable[_Row
     def cell(value: str | float | None, *, bold: bool = False) -> Any:  # noqa: ANN401
         if not isinstance(value, str):
             return value
-        # Of a text that begins with =, openpyxl would make a formula.
-        made = WriteOnlyCell(sheet, strip_invisible(value))
+        # Without a type, openpyxl makes a formula of a text that begins with =.
+        made = WriteOnlyCell(sheet, strip_invisible(_BREAK.sub(" ", value))[:_MAX_CHARS])
         made.data_type = "s"
         made.font = Font(bold=bold)
         return made
 
     sheet.append([cell(column, bold=True) for column in columns])
-    for row in rows:
+    for row in islice(rows, _MAX_ROWS):
         sheet.append([cell(value) for value in row])

@@ -26,10 +26,10 @@ const points = (share) => {
 };
 const range = ([, low, high]) => `${Math.round(low * 100)}\u2060–\u2060${Math.round(high * 100)}`;
 const plural = (number, word) => `${count(number)} ${word}${number === 1 ? "" : "s"}`;
+const lowConfidence = ({ low_confidence: low, mentions }) => (content.confidence.unknown < content.totals.mentions ? percent(low / mentions) : "–");
 const qValue = (q) => (q < 0.001 ? "q < .001" : `q = ${q.toFixed(3).replace(/^0/, "")}`);
 
 const POLARITIES = ["negative", "neutral", "positive"];
-const SIGNS = { positive: "+", neutral: "○", negative: "−" };
 const SIGNIFICANT = 0.05;
 const few = (cell) => cell.reviews < content.min_reviews;
 const size = (cell) => `${plural(cell.mentions, "mention")} in ${plural(cell.reviews, "review")}${few(cell) ? ", too few to compare" : ""}`;

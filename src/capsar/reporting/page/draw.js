@@ -1,7 +1,7 @@
 // Charts: the specifications of charts.js with rows, in the colors of the light or dark theme.
 
 const drawn = new Map();
-const COLORS = { positive: "--positive", negative: "--negative", neutral: "--neutral", ink: "--ink", soft: "--soft", line: "--line", card: "--card", ground: "--middle", on_tone: "--on-tone" };
+const COLORS = { positive: "--positive", negative: "--negative", neutral: "--neutral", ink: "--ink", soft: "--soft", line: "--line" };
 
 // A custom property keeps light-dark() unresolved; the computed color of an element does not.
 function colors() {

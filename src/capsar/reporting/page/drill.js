@@ -12,7 +12,7 @@ function openDrill(index, group = -1, polarity = "", phrase = -1) {
   showOrigin(index);
   showParts(index);
   byId("drill-shares").replaceChildren(
-    element("p", { classes: ["hint"], text: `${plural(topic.mentions, "mention")} in ${plural(topic.reviews, "review")}; ${topic.implicit ? `${count(topic.implicit)} of them implicit, ` : ""}${percent(topic.low_confidence / topic.mentions)} with low confidence` }),
+    element("p", { classes: ["hint"], text: `${plural(topic.mentions, "mention")} in ${plural(topic.reviews, "review")}; ${topic.implicit ? `${count(topic.implicit)} of them implicit, ` : ""}${lowConfidence(topic)} with low confidence` }),
     shareRow(topic), split(topic));
   byId("tooltip").hidden = true;
   if (!dialog.open) dialog.showModal();

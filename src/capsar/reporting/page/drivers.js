@@ -15,13 +15,13 @@ function showDrivers() {
   const found = drivers();
   if (!rating || !found.length) return;
   byId("drivers").hidden = false;
-  byId("drivers-title").textContent = `What moves ${rating.column}`;
-  byId("drivers-hint").textContent = `Mean ${rating.mean.toFixed(2)} in ${plural(rating.reviews, "review")} with a number. Reviews that criticize or praise a ${level}, compared with reviews that do not, all other ${level}s being equal; lines are 95 % intervals. An association is no proof of a cause.`;
+  byId("drivers-title").textContent = `What goes with high and low ${rating.column}`;
+  byId("drivers-hint").textContent = `Mean ${rating.mean.toFixed(2)} in ${plural(rating.reviews, "review")} with a number. Reviews that criticize or praise a ${level}, compared with reviews that do not, all other ${level}s being equal; lines are 95 % intervals. An association is no proof of a cause. Not shown: what fewer than ${content.min_reviews} reviews mention, or what always occurs with something else.`;
   const order = [...new Set(found.map(({ topic }) => topic))];
   draw("drivers-chart", "drivers", order.flatMap((topic) => found.filter((one) => one.topic === topic).map(({ polarity, effect: { effect: [value, low, high], reviews } }) => ({
     topic, name: topics[topic].name, polarity, value, low, high,
     tip: `${topics[topic].name}, ${polarity}\n${signed(value)} (${signed(low)} to ${signed(high)})\nin ${plural(reviews, "review")}`,
-  }))), ({ topic, polarity }) => openDrill(topic, -1, polarity));
+  }))), ({ topic, polarity }) => topic === undefined || openDrill(topic, -1, polarity));
   const head = ["", "", "reviews", "effect", "95 % interval", "on the mean"].map((text, place) => element("th", { scope: "col", text, classes: place > 1 ? ["number"] : [] }));
   const rows = found.map(({ topic, polarity, effect: { effect: [value, low, high], reviews }, total }) => element("tr", {},
     element("th", { scope: "row" }, opener(topic, -1, polarity)), element("td", { text: polarity === "negative" ? "criticized" : "praised" }),

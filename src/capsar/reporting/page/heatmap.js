@@ -7,7 +7,6 @@ function showHeatmap() {
   const { names } = content.groups;
   const shown = mainTopics.slice(0, HEATMAP_TOPICS);
   const qValues = new Map(content.differences.map((row) => [`${topicOf(row)} ${row.group}`, row.q]));
-  const tested = content.differences.some((row) => row.group > 0);
   const groups = names.map((_, number) => number);
   const byRows = shown.length >= groups.length;
   const [rows, columns] = byRows ? [shown, groups] : [groups, shown];
@@ -16,7 +15,7 @@ function showHeatmap() {
     const [index, group] = byRows ? [row, column] : [column, row];
     const found = topics[index].by_group[group];
     if (!found.mentions) return element("td");
-    const q = qValues.get(`${index} ${tested ? group : 0}`);
+    const q = qValues.get(`${index} ${content.groups.is_pair ? 0 : group}`);
     const [net] = found.net;
     const made = element("td", {
       classes: [net < 0 ? "negative" : "positive", ...(few(found) ? ["few"] : [])],

@@ -6,7 +6,7 @@ function showHead() {
   byId("title").textContent = content.title;
   const parts = [plural(totals.reviews, "review")];
   if (periods.starts.length) parts.push(`${periodName(periods.starts[0])} to ${periodName(periods.starts.at(-1))}`);
-  if (content.rating) parts.push(`mean ${content.rating.column} ${content.rating.mean.toFixed(2)}`);
+  if (content.rating?.reviews) parts.push(`mean ${content.rating.column} ${content.rating.mean.toFixed(2)}`);
   if (groups.names.length) parts.push(groups.names.length > 4 ? `by ${groups.column} (${count(groups.total)})` : `${groups.column}: ${groups.names.join(", ")}`);
   byId("lead").textContent = `${parts.join(" · ")}.`;
   const notices = [];

@@ -33,34 +33,35 @@ function showFacts() {
   const { totals, overall, confidence, quality } = content;
   const sentiment = element("div", { classes: ["card", "fact"] }, element("h2", { text: "Sentiment of all mentions" }));
   if (overall.mentions) sentiment.append(shareRow(overall), split(overall));
-  else sentiment.append(element("small", { text: "No aspects were found." }));
+  else sentiment.append(element("small", { text: "No mentions are counted." }));
   const known = totals.mentions - confidence.unknown;
   const low = known ? percent(totals.low_confidence / known) : "unknown";
   const implicit = totals.implicit ? `, ${count(totals.implicit)} of them implicit` : "";
   byId("facts").append(
     sentiment,
-    fact("Reviews", count(totals.reviews), `with ${plural(totals.mentions, "mention")}${implicit}; ${count(totals.without_mention)} of the reviews mention nothing`),
-    fact("Low confidence", low, known ? `of the mentions have a confidence below ${confidence.minimum}` : "the model has no calibrated confidences"),
+    fact("Reviews", count(totals.reviews), `with ${plural(totals.mentions, "mention")}${implicit}; ${count(totals.without_mention)} of the reviews mention no aspect`),
+    fact("Low confidence", low, known ? `of the mentions have a confidence below ${confidence.minimum}` : totals.mentions ? "the model has no calibrated confidences" : "there are no mentions"),
     fact("Check the data", ...checks(totals, quality)),
   );
 }
 
-// The number of reviews that an analyst should know about, and what is wrong with them.
+// What an analyst should know about the reviews.
 function checks({ errors, dropped, excluded }, quality) {
-  const foreign = Object.values(quality?.languages ?? {}).reduce((sum, number) => sum + number, 0);
+  const { empty = 0, duplicates = 0, language_identified: read = 0, languages = {}, is_sample: isSample } = quality ?? {};
+  const foreign = Object.values(languages).reduce((sum, number) => sum + number, 0);
   const found = [
-    [errors, "could not be scored"],
-    [quality?.empty, "empty"],
-    [quality?.duplicates, `${quality?.duplicates === 1 ? "duplicate" : "duplicates"}`],
-    [foreign, `not in English${quality?.language_identified < content.totals.rows - errors ? ` in a sample of ${count(quality?.language_identified)}` : ""} (${languageNames(quality)})`],
+    [errors, `could not be scored`],
+    [empty, "empty"],
+    [duplicates, duplicates === 1 ? "duplicate" : "duplicates"],
+    [foreign, `not in English (${languageNames(quality)})${isSample ? `, of ${count(read)} that were checked` : ""}`],
+    [dropped, "dropped, not counted"],
   ].filter(([number]) => number).map(([number, text]) => `${count(number)} ${text}`);
-  if (dropped) found.push(`${count(dropped)} of them not counted`);
   if (excluded) found.push(`${plural(excluded, "mention")} of excluded aspects not counted`);
   if (!quality) found.push("the reviews were not kept, so duplicates and languages are unknown");
-  return [count(errors + (quality?.empty ?? 0) + (quality?.duplicates ?? 0) + foreign), found.join("; ") || "no empty, duplicate or non-English reviews, and no errors"];
+  return [found.length ? "see below" : "nothing found", found.join("; ") || "no empty, duplicate or non-English reviews, and no errors"];
 }
 
 function languageNames(quality) {
   const names = new Intl.DisplayNames("en", { type: "language" });
-  return Object.entries(quality?.languages ?? {}).slice(0, 3).map(([code, number]) => `${names.of(code)} ${count(number)}`).join(", ");
+  return Object.entries(quality?.languages ?? {}).slice(0, 3).map(([code, number]) => `${(code === "und" ? "another language" : names.of(code))} ${count(number)}`).join(", ");
 }

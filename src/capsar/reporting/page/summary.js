@@ -22,19 +22,21 @@ function showFindings() {
   }
   const worse = summary.more_criticized_than_praised.map(byName).map((index) => [opener(index), ` (net ${points(topics[index].net[0])})`]);
   if (worse.length) add("negative", "More criticized than praised: ", joined(worse), ".");
-  const isPlain = (one, other) => (row) => row.q < SIGNIFICANT && !isNeutral(row[one], row[other]);
-  const different = content.differences.find(isPlain("rest", "here"));
+  const largest = (rows, one, other) => rows.filter((row) => row.q < SIGNIFICANT && !isNeutral(row[one], row[other]))
+    .sort((a, b) => Math.abs(b[other].net[0] - b[one].net[0]) - Math.abs(a[other].net[0] - a[one].net[0]))[0];
+  const ofLevel = (rows) => (rows.some((row) => row.q < SIGNIFICANT && level in row) ? rows.filter((row) => level in row) : rows);
+  const different = largest(ofLevel(content.differences), "rest", "here");
   if (different) add("", element("b", {}, named(content.groups.names[different.group])), " differs most from all others in ", withKind(topicOf(different)), `: net ${points(different.here.net[0])} in ${plural(different.here.reviews, "review")}, others ${points(different.rest.net[0])}.`);
-  const changed = content.changes.find(isPlain("before", "after"));
+  const changed = largest(ofLevel(content.changes), "before", "after");
   if (changed) add("", `Changed most since ${periodName(periods.starts[Math.floor(periods.starts.length / 2)])}: `, withKind(topicOf(changed)), `, net ${points(changed.before.net[0])} to ${points(changed.after.net[0])}.`);
   const driver = drivers().find(({ polarity, effect }) => polarity === "negative" && effect.effect[2] < 0);
-  if (driver) add("", `Lowers ${rating.column} most: criticism of `, withKind(driver.topic), `, in ${plural(driver.effect.reviews, "review")} with ${signed(driver.effect.effect[0])} (${driver.effect.effect.slice(1).map(signed).join(" to ")}) each.`);
+  if (driver) add("", `Lower ${rating.column} go most with criticism of `, withKind(driver.topic), `: ${signed(driver.effect.effect[0])} (${driver.effect.effect.slice(1).map(signed).join(" to ")}) in ${plural(driver.effect.reviews, "review")}.`);
   byId("findings").append(...lines);
 }
 
 const isRated = content.totals.reviews >= RATED_FROM;
-const scale = isRated ? 1000 / content.totals.reviews : 1;
-const rateOf = (index, polarity) => topics[index][polarity].map((share) => share * topics[index].mentions * scale);
+const scale = isRated ? 1000 : content.totals.reviews;
+const rateOf = (index, polarity) => topics[index].per_review[polarity].map((rate) => rate * scale);
 const rateText = (value) => (isRated && value < 10 ? value.toFixed(1) : count(Math.round(value)));
 
 // The most criticized and the most praised topics, with one scale for all bars.

@@ -32,12 +32,12 @@ function showTable() {
     byId("matches").textContent = `${count(found.length)} found`;
   } else {
     const rows = tree(mainTopics);
-    const rest = NUM_THEMES ? partsOf(-1) : [];
+    const rest = level === "theme" ? partsOf(-1) : [];
     if (rest.length) rows.push(otherRow(rest.length), ...(table.open.has(-1) ? sorted(rest).map((index) => topicRow(index, 1)) : []));
-    body.replaceChildren(...(table.all || NUM_THEMES ? rows : rows.slice(0, FIRST)));
+    body.replaceChildren(...(table.all || level === "theme" ? rows : rows.slice(0, FIRST)));
     byId("matches").textContent = "";
   }
-  byId("more").hidden = NUM_THEMES > 0 || mainTopics.length <= FIRST || Boolean(wanted);
+  byId("more").hidden = level === "theme" || mainTopics.length <= FIRST || Boolean(wanted);
   byId("more").textContent = table.all ? `Show the first ${FIRST} only` : `Show all ${mainTopics.length}`;
 }
 
@@ -79,7 +79,7 @@ function topicRow(index, depth, foldable = true) {
     share("negative"),
     element("td", { classes: ["spread"] }, split(topic)),
     share("positive"),
-    element("td", { classes: ["number", "low"], text: percent(topic.low_confidence / topic.mentions) }));
+    element("td", { classes: ["number", "low"], text: lowConfidence(topic) }));
 }
 
 function prepareTable() {
@@ -94,13 +94,24 @@ function prepareTable() {
       showTable();
     });
   }
-  byId("aspects-title").textContent = NUM_THEMES ? "Themes and aspects" : "All aspects";
-  // On paper, everything is open.
+  byId("aspects-title").textContent = level === "theme" ? "Themes and aspects" : "All aspects";
+  // On paper, everything is open and light.
   addEventListener("beforeprint", () => {
     table.all = true;
     for (let index = -1; index < NUM_THEMES; index += 1) table.open.add(index);
     for (const one of document.querySelectorAll("main details")) one.open = true;
+    for (const one of document.querySelectorAll(".significant button:not(.open)")) one.click();
+    document.documentElement.style.colorScheme = "light";
     showTable();
+    redrawAll();
+  });
+  addEventListener("afterprint", () => {
+    document.documentElement.style.colorScheme = "";
+    table.open.clear();
+    table.all = false;
+    for (const one of document.querySelectorAll("main details")) one.open = false;
+    showTable();
+    redrawAll();
   });
   byId("search").addEventListener("input", showTable);
   byId("more").addEventListener("click", () => { table.all = !table.all; showTable(); });

@@ -4,11 +4,11 @@ const topics = [...content.themes, ...content.aspects];
 const NUM_THEMES = content.themes.length;
 const isTheme = (topic) => topic < NUM_THEMES;
 const topicOf = (row) => row.theme ?? NUM_THEMES + row.aspect;
-const level = NUM_THEMES ? "theme" : "aspect";
+const { level } = content.summary; // "aspect" if no theme is mentioned
 
 // What the page is about: the themes without a parent, or all aspects, most mentioned first.
 const mainTopics = topics.map((_, index) => index)
-  .filter((index) => topics[index].mentions && (NUM_THEMES ? isTheme(index) && topics[index].parent === null : true))
+  .filter((index) => topics[index].mentions && (level === "theme" ? isTheme(index) && topics[index].parent === null : !isTheme(index)))
   .sort((one, other) => topics[other].mentions - topics[one].mentions);
 
 // The sub-themes and aspects of a theme; of -1, the aspects without a theme.
