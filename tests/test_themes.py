@@ -246,8 +246,11 @@ def test_scoring_with_themes_and_reporting(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="themes"):  # other themes are another job
         score([str(tmp_path / "reviews.csv")], str(output), replace(options, themes="apps"))
     content = report(output, tmp_path / "report.json", ReportOptions())
-    explicit = sum(not m["implicit"] for row in rows for m in row["aspects"] or [])
-    assert content["totals"]["mentions"] == explicit
+    found = [mention for row in rows for mention in row["aspects"] or []]
+    assert content["totals"]["mentions"] == len(found)
+    assert content["totals"]["implicit"] == sum(mention["implicit"] for mention in found) == 1
+    delivery = next(theme for theme in content["themes"] if theme["name"] == "Delivery")
+    assert delivery["mentions"] == sum(mention["theme"] == "Delivery" for mention in found)
 
 
 def test_themes_and_given_aspects_are_refused() -> None:
@@ -275,7 +278,7 @@ def test_reports_do_not_mark_implicit_mentions(tmp_path: Path) -> None:
     table = pa.table(columns | {"error": pa.nulls(1, pa.string())})
     pq.write_table(table, tmp_path / "scored" / "part.parquet")
     content = report(tmp_path / "scored", None, ReportOptions(text_column="text"))
-    marks = [sentence["marks"] for own in content["sentences"] for sentence in own]
+    marks = [sentence["marks"] for one in content["aspects"] for sentence in one["sentences"]]
     assert [[tuple(mark) for mark in own] for own in marks] == [[(4, 9, "positive")]]
 
 

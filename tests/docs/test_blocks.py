@@ -20,7 +20,8 @@ from capsar.data.readers import read_examples
 RUN = ("python", "console", "sh")
 EXCUSES = Counter(
     {
-        "installs from the package index": 6,
+        "installs from the package index": 7,
+        "takes minutes": 1,
         "needs a cluster": 1,
         "needs a model hub": 1,
         "needs a trained model": 1,

@@ -117,11 +117,14 @@ class ThemeMatcher:
         self._descriptions = np.stack([embed(words_of(theme.description)) for theme in listed])
         terms = [np.stack([embed(words_of(t)) for t in theme.terms])
                  for theme in listed if theme.terms]  # fmt: skip
-        self._terms = np.concatenate([self._names, *terms])  # (K + terms, D)
         owners = np.array([number for number, theme in enumerate(listed) for _ in theme.terms], int)
-        self._owners = np.concatenate([np.arange(len(listed)), owners])
         means = np.zeros_like(self._names)
-        np.add.at(means, owners, self._terms[len(listed) :])
+        if terms:
+            np.add.at(means, owners, np.concatenate(terms))
+        together = np.concatenate([np.arange(len(listed)), owners])
+        order = np.argsort(together, kind="stable")
+        self._terms = np.concatenate([self._names, *terms])[order]  # (K + terms, D), by theme
+        self._first_terms = np.searchsorted(together[order], np.arange(len(listed)))
         counts = np.maximum(1, np.bincount(owners, minlength=len(listed)))[:, None].astype(
             np.float32
         )
@@ -156,8 +159,7 @@ class ThemeMatcher:
                 projected += self._weights["mention_bias"]
                 parts.append(normalize(projected) @ self._centers.T)
             scores = _weighted(parts, self._weights["mention_weights"])  # (A, K)
-            found = [self._choose(tuple(words), row) for words, row in
-                     zip(mentions, scores, strict=True)]  # fmt: skip
+            found = self._choose_all(mentions, scores)
         taken: list[set[int]] = [set() for _ in sentences]
         for sentence, (theme, _) in zip(owners.tolist(), found, strict=True):
             taken[sentence].add(theme)
@@ -176,9 +178,7 @@ class ThemeMatcher:
 
     def _nearest_term(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the largest similarity to a theme's name or one of its terms (A, K)."""
-        nearest = np.full((len(self._names), len(vectors)), -1, np.float32)
-        np.maximum.at(nearest, self._owners, self._terms @ vectors.T)
-        return nearest.T
+        return np.maximum.reduceat(self._terms @ vectors.T, self._first_terms).T
 
     def _mention_parts(
         self, mentions: NDArray[np.float32], sentences: NDArray[np.float32]
@@ -191,24 +191,29 @@ class ThemeMatcher:
             sentences @ self._names.T,
         ]
 
-    def _choose(self, words: tuple[str, ...], scores: NDArray[np.float32]) -> tuple[int, float]:
-        """Return the theme of a mention: by its words, else by its scores."""
-        barred = [number for number, _ in self._excluded.find(words)]
-        if barred:
-            scores = scores.copy()
-            scores[barred] = -np.inf
-        listed = [pair for pair in self._listed.find(words) if pair[0] not in barred]
-        if listed:
-            longest = max(size for _, size in listed)
-            best = max((n for n, size in listed if size == longest), key=lambda n: scores[n])
-            return best, 1.0
-        best = int(scores.argmax())
+    def _choose_all(
+        self, mentions: Sequence[Sequence[str]], scores: NDArray[np.float32]
+    ) -> list[tuple[int, float]]:
+        """Return the theme of each mention: by its words, else by its scores (A, K)."""
+        for row, words in enumerate(mentions):
+            barred = [number for number, _ in self._excluded.find(words)]
+            scores[row, barred] = -np.inf
         none = float(self._weights["no_theme"])
-        top = max(none, float(scores[best]))
-        total = np.exp(scores - top).sum() + np.exp(none - top)
-        if scores[best] <= none:
-            return NO_THEME, float(np.exp(none - top) / total)
-        return best, float(np.exp(scores[best] - top) / total)
+        best, peaks = scores.argmax(1), scores.max(1)
+        tops = np.maximum(peaks, none)
+        totals = np.exp(scores - tops[:, None]).sum(1) + np.exp(none - tops)
+        numbers = np.where(peaks <= none, NO_THEME, best).tolist()
+        probabilities = (1 / totals).astype(float).tolist()  # the chosen one is at the top
+        found = list(zip(numbers, probabilities, strict=True))
+        for row, words in enumerate(mentions):
+            listed = [
+                pair for pair in self._listed.find(words) if np.isfinite(scores[row, pair[0]])
+            ]
+            if listed:
+                longest = max(size for _, size in listed)
+                owners = [number for number, size in listed if size == longest]
+                found[row] = max(owners, key=lambda number: float(scores[row, number])), 1.0
+        return found
 
     def _implicit(
         self,
