@@ -31,7 +31,7 @@ _MAX_CHARS = 400
 def identify_language(text: str) -> str:
     """Return the ISO 639 code of the language of a text.
 
-    >>> identify_language("Leider kam das Paket erst nach drei Wochen an.")
+    >>> identify_language("Leider kam die Lieferung erst nach drei Wochen.")
     'de'
     >>> identify_language("Super!")
     'en'
