@@ -38,7 +38,7 @@ if __name__ == "__main__":
 
 import capsar
 from bulk.corpus import EXACT, reviews
-from bulk.faults import FAILED, REFUSED, RESUMED, SUCCESS, WRONG, predict
+from bulk.faults import FAILED, REFUSED, RESUMED, SUCCESS, WRONG, predict, small_disk
 from capsar.bundle import CONFIG, MANIFEST, find_bundle, write_bundle
 from measure import ROOT, write_result
 
@@ -304,14 +304,9 @@ def no_ids(trial: Trial) -> list[int]:
 
 def full_disk(trial: Trial) -> list[int]:
     """Write to a disk that is too small."""
-    disk = trial.folder / "disk"
-    disk.mkdir()
-    size = f"size={trial.chance.randint(60, 900)}k"
-    subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", disk], check=True)
-    trial.target = str(disk / "out")
-    code = trial.wait(trial.start())
-    subprocess.run(["mount", "-o", "remount,size=200m", disk], check=True)
-    return [code]
+    with small_disk(trial.folder, trial.chance) as disk:
+        trial.target = str(disk / "out")
+        return [trial.wait(trial.start())]
 
 
 FAULTS = (

@@ -43,7 +43,7 @@ from bulk.seaweed import seaweed
 from measure import ROOT, write_result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 LOG = ROOT / "runs" / "faults.jsonl"
 ROWS, MANY_ROWS = 5_000, 20_000
@@ -237,16 +237,22 @@ def _change_input(trial: Trial, change: Callable[[Path], None]) -> list[int]:
     return [code]
 
 
+@contextlib.contextmanager
+def small_disk(folder: Path, chance: random.Random) -> Iterator[Path]:
+    """Mount a disk that is too small for an output, and enlarge it at the end."""
+    disk = folder / "disk"
+    disk.mkdir()
+    size = f"size={chance.randint(60, 900)}k"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", disk], check=True)
+    yield disk
+    subprocess.run(["mount", "-o", "remount,size=200m", disk], check=True)
+
+
 def full_disk(trial: Trial) -> list[int]:
     """Write to a disk that is too small."""
-    disk = trial.folder / "disk"
-    disk.mkdir()
-    size = f"size={trial.chance.randint(60, 900)}k"
-    subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", disk], check=True)
-    trial.target = str(disk / "out")
-    code = trial.start().wait()
-    subprocess.run(["mount", "-o", "remount,size=200m", disk], check=True)
-    return [code]
+    with small_disk(trial.folder, trial.chance) as disk:
+        trial.target = str(disk / "out")
+        return [trial.start().wait()]
 
 
 def kill_store(trial: Trial) -> list[int]:
