@@ -56,6 +56,8 @@ BERT = (
 )
 SPANS = ("capsar-spans", "capsar-spans-folds", "capsar-bert-spans")
 FOLDS = ("capsar-folds",)
+GENERAL = ("capsar-general",)
+"""Trained on other data than the datasets, to be fine-tuned on each of them."""
 TEACHERS = ("capsar-bert-best",)
 BEST = (*TEACHERS, "capsar-best")
 BEST_ABLATIONS = (
@@ -89,6 +91,8 @@ class Run:
     vector_ratio: float = 1.0
     teachers: tuple[str, ...] = ()
     """The runs whose bundles are its teachers, by name."""
+    initial: str = ""
+    """The run whose bundle is fine-tuned, by name."""
 
     @property
     def name(self) -> str:
@@ -101,6 +105,7 @@ class Run:
         """A hash of the configuration without the seed."""
         facts: list[Any] = [self.dataset, self.vector_ratio, sorted(self.settings)]
         facts += [self.teachers] if self.teachers else []
+        facts += [self.initial, find_run(self.initial).config_hash] if self.initial else []
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:12]
 
     @property
@@ -152,8 +157,9 @@ class Run:
             thinned = thin_vectors(content["data"]["vectors"], self.vector_ratio)
             content["data"]["vectors"] = str(thinned)
         if self.teachers:
-            bundles = {run.name: run.bundle for run in planned(TEACHERS)}
-            content["train"]["teacher"] = [str(bundles[name]) for name in self.teachers]
+            content["train"]["teacher"] = [str(find_run(name).bundle) for name in self.teachers]
+        if self.initial:
+            content["train"]["init_from"] = str(find_run(self.initial).bundle)
         return run_config(content)
 
     def shown_config(self) -> dict[str, Any]:
@@ -163,6 +169,8 @@ class Run:
             content["data"]["vectors"] = self.vectors
         if self.teachers:
             content["train"]["teacher"] = list(self.teachers)
+        if self.initial:
+            content["train"]["init_from"] = self.initial
         shown: dict[str, Any] = json.loads(json.dumps(run_config(content).as_dict()))
         return shown
 
@@ -175,7 +183,7 @@ class Run:
         content: dict[str, dict[str, Any]] = {"data": {}, "model": {}, "train": {}}
         for section, name, value in self.settings:
             content[section][name] = value
-        content["data"]["train"] = DATASETS[self.dataset]
+        content["data"].setdefault("train", DATASETS.get(self.dataset))
         content["train"]["seed"] = self.seed
         if not self.vector_ratio:
             content["data"] |= {"vectors": "", "word_dim": 300}
@@ -196,7 +204,7 @@ def planned(sources: tuple[str, ...] = ALL) -> list[Run]:
 
 def find_run(name: str) -> Run:
     """Return a planned run by its name."""
-    found = next((run for run in planned() if run.name == name), None)
+    found = next((run for run in planned(ALL + GENERAL) if run.name == name), None)
     if found is None:
         raise SystemExit(f"There is no run {name!r}; a run is SOURCE[-POINT]-DATASET-SEED")
     return found
@@ -228,7 +236,8 @@ def _runs(source: str) -> Iterator[Run]:
                     for run in _runs(teacher)
                     if run.dataset == dataset
                 )
-                yield Run(*facts, settings, teachers=teachers)
+                initial = f"{content['initial']}-all-0" if "initial" in content else ""
+                yield Run(*facts, settings, teachers=teachers, initial=initial)
                 continue
             for value in sweep["values"]:
                 section, _, name = sweep["setting"].partition(".")

@@ -71,6 +71,8 @@ FINE_TUNE_TRAIN = {
 """Default settings for fine-tuning on few rows: low rates preserve the model's knowledge."""
 FINE_TUNE_VALIDATION_RATIO = 0.2
 """A tenth of few rows would be too few to select an epoch."""
+_LOSS_SETTINGS = {"input_dropout", "state_dropout", "reconstruction_weight"}
+"""Settings that may change when a network is fine-tuned: its weights have the same shapes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,16 +189,18 @@ def new_network(model_config: ModelConfig, vocabulary: Vocabulary) -> Capsar | B
 
 
 def restore_bundled(
-    bundle: Bundle, weights: dict[str, Tensor] | None = None
+    bundle: Bundle,
+    weights: dict[str, Tensor] | None = None,
+    model_config: ModelConfig | None = None,
 ) -> Capsar | BertPairClassifier:
-    """Return the network that a bundle describes, with its own weights or these.
+    """Return the network that a bundle describes, with its own weights and settings or these.
 
     Raises:
         ArtifactError: If the bundle has no weights, or they do not fit its configuration.
     """
     weights = read_weights(bundle) if weights is None else weights
     try:
-        model_config = from_dict(ModelConfig, bundle.config.get("model"))
+        model_config = model_config or from_dict(ModelConfig, bundle.config.get("model"))
         transformer = None
         if model_config.encoder:
             transformer = make_transformer(bundle.config["transformer"])
@@ -315,14 +319,15 @@ def load_initial_model(run_config: RunConfig) -> InitialModel | None:
         return None
     bundle = find_bundle(source)
     described = from_dict(ModelConfig, bundle.config.get("model"))
-    if described != run_config.model:
-        own, given = asdict(described), asdict(run_config.model)
-        other = [f"{name} is {own[name]!r}" for name in own if own[name] != given[name]]
+    own, given = asdict(described), asdict(run_config.model)
+    changed = {name for name in own if own[name] != given[name]} - _LOSS_SETTINGS
+    if changed:
+        other = [f"{name} is {own[name]!r}" for name in own if name in changed]
         raise ConfigError(
             f"Fine-tuning keeps the network of {source!r}, in which {', '.join(other)}; "
             "remove these settings, or train without train.init_from"
         )
-    network = restore_bundled(bundle)
+    network = restore_bundled(bundle, model_config=run_config.model)
     if not isinstance(network, Capsar):
         raise ConfigError(f"{source!r} is a baseline without capsules: it cannot be fine-tuned")
     return InitialModel(
