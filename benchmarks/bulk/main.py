@@ -180,7 +180,7 @@ def csv(folder: Path, rows: int = 3_000) -> dict[str, float]:
     start = time.perf_counter()
     subprocess.run(score_command(source, output, 2), check=True)
     again = time.perf_counter() - start
-    found = pq.read_table(output, columns=["id"])["id"].to_pylist()
+    found = [int(number) for number in pq.read_table(output, columns=["id"])["id"].to_pylist()]
     return {
         "csv_rows": rows,
         "csv_mb": source.stat().st_size / 1e6,

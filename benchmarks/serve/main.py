@@ -7,6 +7,7 @@ multiplied by SCALE, and adds the metrics to `results/serve-MODEL.json`.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import statistics
 import subprocess
@@ -42,11 +43,11 @@ from serve.load import reviews
 analyzer, texts = load(sys.argv[1]), reviews(64)
 analyzer.analyze(texts)
 for size in map(int, sys.argv[3:]):
-    start, number = time.perf_counter(), 0
-    while time.perf_counter() - start < float(sys.argv[2]):
+    start, number = time.process_time(), 0
+    while time.process_time() - start < float(sys.argv[2]):
         first = number % (len(texts) - size + 1)
         number += len(analyzer.analyze(texts[first : first + size]))
-    print(size, number / (time.perf_counter() - start))
+    print(size, number / (time.process_time() - start))
 """
 
 
@@ -62,7 +63,7 @@ def pinned(settings: Settings) -> Iterator[Running]:
 
 
 def bare_analyzer(model: str, seconds: float) -> dict[int, float]:
-    """Return the texts per second of the Analyzer alone, by batch size, on the service's core."""
+    """Return the texts per CPU second of the Analyzer alone, by batch size."""
     words = [sys.executable, "-c", _BARE, model, str(seconds), *map(str, BATCHES)]
     done = subprocess.run(
         ["taskset", "-c", str(SERVER_CORE), *words],
@@ -81,15 +82,18 @@ def one_thread(model: str) -> Settings:
 
 
 def measure_speed(model: str, scale: float) -> dict[str, float]:
-    """Measure 32 connections relative to the Analyzer alone, at its best batch size."""
+    """Measure 32 connections, and CPU time relative to the Analyzer at its best batch size."""
     ratios, results, single = [], [], []
     with pinned(one_thread(model)) as service:
         for _ in range(TURNS):
             bare = bare_analyzer(model, 10 * scale)
+            texts, seconds = _texts_done(service), service.cpu_seconds()
             batched = wrk(service, CONNECTIONS, 20 * scale)
+            time.sleep(5)  # the last batch ends, of which wrk counts no response
+            done = _texts_done(service) - texts
+            ratios.append(done / (service.cpu_seconds() - seconds) / max(bare.values()))
             single.append(wrk(service, 1, 5 * scale).p50)
             results.append(batched)
-            ratios.append(batched.good_per_second / max(bare.values()))
             if batched.errors + batched.other + batched.busy:
                 raise SystemExit(f"Some requests failed: {batched}")
     return {
@@ -100,6 +104,13 @@ def measure_speed(model: str, scale: float) -> dict[str, float]:
         "p999_ms": 1000 * statistics.median(one.p999 for one in results),
         "one_client_p50_ms": 1000 * statistics.median(single),
     }
+
+
+def _texts_done(service: Running) -> float:
+    """Return the number of texts of all batches so far."""
+    content = service.request("/metrics")[2].decode()
+    (line,) = re.findall(r"^capsar_batch_texts_sum (\S+)$", content, re.MULTILINE)
+    return float(line)
 
 
 def measure_overload(model: str, scale: float) -> dict[str, float]:

@@ -18,6 +18,7 @@ from capsar.inference.decoding import (
     SPANS_MODE,
     CapsuleScores,
     Decoder,
+    FoundAspects,
     decode_capsules,
 )
 from capsar.inference.engine import CPU, Engine, read_number
@@ -182,20 +183,18 @@ class Analyzer:
                     raise _numbered(error, number) from None
             requests = [r for one in located for r in one.requests]
             predicted = iter(self._engine.predict(requests, with_opinions=True))
+            found = []
             for (_, (text, _)), one in zip(chunk, located, strict=True):
                 own = [next(predicted) for _ in one.requests]
                 lengths = one.mean_lengths([part.lengths for part in own])
                 spans = [(span.start, span.end) for span in one.first]
-                found = self._decoder.decode(
-                    text,
-                    spans,
-                    lengths,
-                    min_confidence=min_confidence,
-                    opinions=self._join_opinions(one, own, lengths),
-                )
+                opinions = self._join_opinions(one, own, lengths)
+                found.append(FoundAspects(text, spans, lengths, opinions=opinions))
+            decoded = self._decoder.decode(found, min_confidence=min_confidence)
+            for one, classified in zip(located, decoded, strict=True):
                 yield [
                     replace(aspect, windowed=True) if one.is_windowed(i) else aspect
-                    for i, aspect in enumerate(found)
+                    for i, aspect in enumerate(classified)
                 ]
 
     def analyze(
@@ -338,27 +337,16 @@ class Analyzer:
             with_features = matcher is not None and self._engine.theme_head is not None
             extracted = self._engine.extract(requests, with_features=with_features)
             themed = _match(matcher, requests, extracted) if matcher else None
-            for row, (request, found) in enumerate(zip(requests, extracted, strict=True)):
-                opinions = found.opinions
-                aspects = self._decoder.decode(
-                    request.text,
-                    [_offsets(request, span) for span in found.spans],
-                    found.lengths,
-                    found.scores,
-                    min_confidence=min_confidence,
-                    windowed=request.windowed,
-                    opinions=None
-                    if opinions is None
-                    else [
-                        [(_offsets(request, span), score) for span, score in own]
-                        for own in opinions
-                    ],
-                )
-                if matcher and themed:
-                    aspects = self._add_themes(
-                        aspects, request, found, matcher.themes.names, themed[row], min_confidence
-                    )
-                yield aspects
+            located = [
+                _locate(request, found) for request, found in zip(requests, extracted, strict=True)
+            ]
+            decoded = self._decoder.decode(located, min_confidence=min_confidence)
+            for row, aspects in enumerate(decoded):
+                if not matcher or not themed:
+                    yield aspects
+                    continue
+                facts = (requests[row], extracted[row], matcher.themes.names, themed[row])
+                yield self._add_themes(aspects, *facts, min_confidence)
             return
         predicted = self._engine.predict(requests, ("similarity",))
         for request, rows in zip(requests, predicted, strict=True):
@@ -395,13 +383,13 @@ class Analyzer:
         ]
         if not implicit or request.windowed:  # a window is not what a sentence says
             return known
-        [whole] = self._decoder.decode(
+        sentence = FoundAspects(
             request.text,
             [_offsets(request, (0, len(request.words)))],
             found.sentence_lengths[None],
-            min_confidence=min_confidence,
             opinions=[[]] if self._engine.has_opinion_head else None,
         )
+        [[whole]] = self._decoder.decode([sentence], min_confidence=min_confidence)
         return known + [
             replace(whole, theme=names[theme], theme_confidence=probability, implicit=True)
             for theme, probability in implicit
@@ -600,6 +588,21 @@ def _match(
         (own[end - count : end], implicit[row])
         for row, (end, count) in enumerate(zip(ends, counts, strict=True))
     ]
+
+
+def _locate(request: Request, found: ExtractedSpans) -> FoundAspects:
+    """Return extracted spans as character offsets."""
+    opinions = found.opinions
+    return FoundAspects(
+        request.text,
+        [_offsets(request, span) for span in found.spans],
+        found.lengths,
+        found.scores,
+        None
+        if opinions is None
+        else [[(_offsets(request, span), score) for span, score in own] for own in opinions],
+        request.windowed,
+    )
 
 
 def _offsets(request: Request, words: Span) -> Span:

@@ -111,6 +111,8 @@ def span_scores(
 
     Tags are not independent, so the score is not a probability before it is calibrated.
     """
+    if not spans:
+        return np.ones(0)
     scores = (logits + np.array([bias, 0, 0], dtype=logits.dtype)).astype(np.float64)
     exponentials = np.exp(scores - scores.max(-1, keepdims=True))
     probabilities = exponentials / exponentials.sum(-1, keepdims=True)  # (W, 3)
@@ -187,6 +189,23 @@ def decode_opinions(
 
 
 @dataclass(frozen=True, slots=True)
+class FoundAspects:
+    """The aspects of a text, to be decoded."""
+
+    text: str
+    spans: Sequence[Span]
+    """Character offsets of each aspect."""
+    lengths: NDArray[np.float32]
+    """Capsule lengths (A, C)."""
+    scores: NDArray[np.float64] | None = None
+    """Span scores (A), if the aspects were extracted."""
+    opinions: Sequence[Sequence[tuple[Span, float]]] | None = None
+    """The character offsets and scores of each aspect's opinion phrases."""
+    windowed: bool = False
+    """Whether the words are a window of a long sentence."""
+
+
+@dataclass(frozen=True, slots=True)
 class Decoder:
     """Capsule lengths and span scores -> `AspectSentiment`, with confidences where calibrated."""
 
@@ -213,74 +232,64 @@ class Decoder:
         )
 
     def decode(
-        self,
-        text: str,
-        spans: Sequence[Span],
-        lengths: NDArray[np.float32],
-        scores: NDArray[np.float64] | None = None,
-        *,
-        min_confidence: float = 0.0,
-        windowed: bool = False,
-        opinions: Sequence[Sequence[tuple[Span, float]]] | None = None,
-    ) -> list[AspectSentiment]:
-        """Return the prediction of each span.
+        self, found: Sequence[FoundAspects], *, min_confidence: float = 0.0
+    ) -> Iterator[list[AspectSentiment]]:
+        """Yield the predictions of each text; confidences of all of them are computed together.
 
         Args:
-            text: The text.
-            spans: Character offsets of each aspect.
-            lengths: Capsule lengths (A, C).
-            scores: Span scores (A), if the aspects were extracted.
+            found: The aspects of each text.
             min_confidence: Predictions with a lower confidence are marked as abstained.
-            windowed: Whether the words are a window of a long sentence.
-            opinions: The character offsets and scores of each aspect's opinion phrases.
         """
-        nothing: list[float | None] = [None] * len(spans)
-        confidences = aspect_confidences = nothing
-        if self.polarity is not None and len(spans):
+        none = np.zeros((0, len(CLASSES)), dtype=np.float32)
+        lengths = np.concatenate([none, *(one.lengths for one in found)])
+        classes = lengths.argmax(-1)
+        confidences: Iterator[float | None] = repeat(None)
+        if self.polarity is not None:
             probabilities = self.polarity.apply(lengths)
-            rows = np.arange(len(spans))
-            confidences = probabilities[rows, lengths.argmax(-1)].tolist()
-        if scores is not None and self.aspect is not None and len(spans):
-            aspect_confidences = [*_confidences(self.aspect, scores)]
-        phrases = self._opinions(text, opinions or ())
-        found = []
-        for row, (start, end) in enumerate(spans):
-            known = [c for c in (confidences[row], aspect_confidences[row]) if c is not None]
-            found.append(
-                AspectSentiment(
-                    text=text[start:end],
-                    start=start,
-                    end=end,
-                    polarity=CLASSES[int(lengths[row].argmax())],
-                    scores=dict(zip(CLASSES, lengths[row].tolist(), strict=True)),
-                    confidence=confidences[row],
-                    aspect_confidence=aspect_confidences[row],
-                    abstained=bool(known) and min(known) < min_confidence,
-                    windowed=windowed,
-                    opinions=None if opinions is None else phrases[row],
+            confidences = iter(probabilities[np.arange(len(classes)), classes].tolist())
+        scores = [score for one in found if one.scores is not None for score in one.scores]
+        aspect_confidences = _confidences(self.aspect, scores)
+        phrase_scores = [score for one in found for own in one.opinions or () for _, score in own]
+        phrase_confidences = _confidences(self.opinion, phrase_scores)
+        rows = zip(classes.tolist(), lengths.tolist(), strict=True)
+        for one in found:
+            aspects = []
+            for row, (start, end) in enumerate(one.spans):
+                index, own_lengths = next(rows)
+                confidence = next(confidences)
+                aspect_confidence = None if one.scores is None else next(aspect_confidences)
+                known = [c for c in (confidence, aspect_confidence) if c is not None]
+                phrases = None
+                if one.opinions is not None:
+                    some = [
+                        Opinion(one.text[first:last], first, last, next(phrase_confidences))
+                        for (first, last), _ in one.opinions[row]
+                    ]
+                    phrases = tuple(sorted(some, key=lambda opinion: opinion.start))
+                aspects.append(
+                    AspectSentiment(
+                        text=one.text[start:end],
+                        start=start,
+                        end=end,
+                        polarity=CLASSES[index],
+                        scores=dict(zip(CLASSES, own_lengths, strict=True)),
+                        confidence=confidence,
+                        aspect_confidence=aspect_confidence,
+                        abstained=bool(known) and min(known) < min_confidence,
+                        windowed=one.windowed,
+                        opinions=phrases,
+                    )
                 )
-            )
-        return found
-
-    def _opinions(
-        self, text: str, found: Sequence[Sequence[tuple[Span, float]]]
-    ) -> list[tuple[Opinion, ...]]:
-        """Return the opinion phrases of each aspect, in the order of the text."""
-        scores = [score for own in found for _, score in own]
-        known: Iterator[float | None] = repeat(None)
-        if self.opinion is not None and scores:
-            known = iter(_confidences(self.opinion, np.array(scores)))
-        phrases = []
-        for own in found:
-            some = [Opinion(text[start:end], start, end, next(known)) for (start, end), _ in own]
-            phrases.append(tuple(sorted(some, key=lambda opinion: opinion.start)))
-        return phrases
+            yield aspects
 
 
-def _confidences(calibration: Calibration, scores: NDArray[np.float64]) -> list[float]:
-    """Return the calibrated probabilities of span scores."""
-    confidences: list[float] = calibration.apply(binary_scores(scores))[:, 1].tolist()
-    return confidences
+def _confidences(
+    calibration: Calibration | None, scores: Sequence[float]
+) -> Iterator[float | None]:
+    """Return the calibrated probabilities of span scores; None for each without calibration."""
+    if calibration is None:
+        return repeat(None)
+    return iter(calibration.apply(binary_scores(np.array(scores)))[:, 1].tolist())
 
 
 def decode_capsules(

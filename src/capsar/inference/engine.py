@@ -418,11 +418,8 @@ class Engine:
             with_features: Whether to return pooled states.
         """
 
-        def decode(_: Request, logits: NDArray[np.float32]) -> list[Span]:
-            return decode_spans(logits, self._span_bias, self._span_threshold)
-
         def run(some: list[Request], encodings: list[Encoding]) -> Iterator[ExtractedSpans]:
-            return self._extract_batch(some, encodings, find or decode, with_features)
+            return self._extract_batch(some, encodings, find, with_features)
 
         return self._run_batches(requests, run)
 
@@ -504,7 +501,7 @@ class Engine:
         self,
         requests: list[Request],
         encodings: list[Encoding],
-        find: FindSpans,
+        find: FindSpans | None,
         with_features: bool,
     ) -> Iterator[ExtractedSpans]:
         """Tag a batch, then route the same states once per span."""
@@ -514,7 +511,16 @@ class Engine:
         routed = self.route(encoded, np.arange(num_sentences), no_aspect, ("similarity",))
         tags = self.tag(encoded, routed)  # (S, W, 3)
         logits = [tags[row, : len(request.words)] for row, request in enumerate(requests)]
-        spans = [find(request, own) for request, own in zip(requests, logits, strict=True)]
+        if find:
+            spans = [find(request, own) for request, own in zip(requests, logits, strict=True)]
+        else:
+            spans = [decode_spans(own, self._span_bias) for own in logits]
+        pairs = zip(logits, spans, strict=True)
+        scores = [span_scores(own, some, self._span_bias) for own, some in pairs]
+        if not find:
+            for row, own_scores in enumerate(scores):
+                if own_scores.max(initial=0) < self._span_threshold:
+                    spans[row], scores[row] = [], own_scores[:0]
         whole = routed.lengths
         pooled: Iterator[StateFeatures | None] = repeat(None)
         if with_features:
@@ -532,11 +538,10 @@ class Engine:
         end = 0
         for row, (own, some) in enumerate(zip(logits, spans, strict=True)):
             start, end = end, end + len(some)
-            scores = span_scores(own, some, self._span_bias)
             phrases = opinions[start:end] if self.has_opinion_head else None
             features = next(pooled)
             yield ExtractedSpans(
-                some, lengths[start:end], scores, own, whole[row], phrases, features
+                some, lengths[start:end], scores[row], own, whole[row], phrases, features
             )
 
     def _read_batch(

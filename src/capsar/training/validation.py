@@ -16,6 +16,7 @@ from capsar.evaluation.spans import Extraction, evaluate_spans
 from capsar.inference.decoding import (
     NUM_TAGS,
     Decoder,
+    FoundAspects,
     decode_capsules,
     decode_spans,
     span_scores,
@@ -243,11 +244,16 @@ def evaluate_span_head(
     spans = tagged.characters(found_words)
     flat = [(s, span) for s, some in zip(sentences, spans, strict=True) for span in some]
     examples = [Example(sentence.text, (AspectSpan(*span),)) for sentence, span in flat]
-    lengths = iter(predictor.predict_lengths(examples) if examples else ())
-    found = [
-        Decoder().decode(s.text, some, np.array([next(lengths) for _ in some]))
-        for s, some in zip(sentences, spans, strict=True)
-    ]
+    lengths = np.zeros((0, len(CLASSES)), dtype=np.float32)
+    if examples:
+        lengths = predictor.predict_lengths(examples)
+    parts = np.split(lengths, np.cumsum([len(some) for some in spans])[:-1])
+    found = Decoder().decode(
+        [
+            FoundAspects(sentence.text, some, own)
+            for sentence, some, own in zip(sentences, spans, parts, strict=True)
+        ]
+    )
     scores = [
         float(score)
         for logits, some in zip(tagged.logits, found_words, strict=True)
@@ -256,7 +262,7 @@ def evaluate_span_head(
     return SpanValidation(
         bias,
         threshold,
-        evaluate_spans(sentences, found),
+        evaluate_spans(sentences, list(found)),
         [sentence.text for sentence, _ in flat],
         scores,
         [span in sentence.terms for sentence, span in flat],
