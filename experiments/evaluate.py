@@ -13,7 +13,7 @@ import numpy as np
 
 from capsar import load
 from capsar.bundle import open_bundle
-from capsar.data.catalog import find_file, test_examples
+from capsar.data.catalog import test_examples
 from capsar.evaluation.confidence import evaluate_confidence
 from capsar.evaluation.evaluate import evaluate, labeled
 from capsar.evaluation.robustness import ARTS_OF, arts_examples, evaluate_mixed, evaluate_robustness
@@ -22,7 +22,7 @@ from capsar.model.embeddings import vector_words
 from capsar.schema import CLASSES
 from capsar.tokenizer import SubwordTokenizer, spelling, tokenize_words, words_within
 from capsar.training.dataset import prepare_data
-from capsar.training.initialize import load_network
+from capsar.training.initialize import load_initial_model, load_network
 from capsar.training.validation import NetworkPredictor
 from metrics.detection import (
     Gold,
@@ -33,7 +33,7 @@ from metrics.detection import (
     scale_by_norm,
 )
 from paper import CASES
-from run import DATASETS, thin_vectors
+from run import DATASETS, find_run, find_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +56,8 @@ def evaluate_bundle(run: Run, bundle: Path) -> dict[str, Any]:
     # The baseline has no graphs: the network itself predicts.
     has_graphs = config.model.head == "capsules"
     predictor = load(bundle) if has_graphs else NetworkPredictor(*load_network(bundle))
-    data = prepare_data(config.data, config.model, seed=run.seed)
+    initial = load_initial_model(config)
+    data = prepare_data(config.data, config.model, seed=run.seed, initial=initial)
     examples = test_examples(dataset)
     lengths = predictor.predict_lengths(labeled(examples))
     mixed = evaluate_mixed(predictor, examples)
@@ -182,10 +183,10 @@ def _coverage(run: Run, data: TrainingData, test: Sequence[Example]) -> dict[str
     if isinstance(data.vocabulary.tokenizer, SubwordTokenizer):
         known = _known_words(data.vocabulary.tokenizer, (*data.splits.train, *labeled(test)))
     elif run.vector_ratio:
-        (name,) = (value for _, name, value in run.settings if name == "vectors")
-        thin = run.vector_ratio < 1
-        path = thin_vectors(name, run.vector_ratio) if thin else find_file(name, "vectors")
-        limit = run.config().data.max_vector_words
+        vectors = find_run(run.initial) if run.initial else run
+        (name,) = (value for _, name, value in vectors.settings if name == "vectors")
+        path = find_vectors(name, run.vector_ratio)
+        limit = vectors.config().data.max_vector_words
         known = {spelling(word) for word in vector_words(path, limit)}
     shares = {}
     for part, examples in (("train", data.splits.train), ("test", labeled(test))):

@@ -69,8 +69,10 @@ BEST_ABLATIONS = (
     "capsar-best-wo-ema",
     "capsar-best-wo-settings",
 )
+EXTENDED = ("capsar-bert-extended",)
+"""Fine-tuned from networks that were trained on reviews of many domains."""
 SWEEPS = ("sweep-routing", "sweep-lambda", "sweep-train-ratio", "sweep-vector-ratio")
-ALL = MAIN + SWEEPS + BERT + FOLDS + SPANS + BEST + BEST_ABLATIONS
+ALL = MAIN + SWEEPS + BERT + FOLDS + SPANS + BEST + BEST_ABLATIONS + EXTENDED
 _PACKAGES = ("torch", "onnxruntime", "numpy", "accelerate")
 
 
@@ -145,6 +147,8 @@ class Run:
         """The name of its word vectors."""
         if self.pretrained:
             return f"{self.pretrained} input subwords"
+        if self.initial:
+            return find_run(self.initial).vectors
         if not self.vector_ratio:
             return "random"
         (name,) = (value for _, name, value in self.settings if name == "vectors")
@@ -153,9 +157,9 @@ class Run:
     def config(self) -> RunConfig:
         """Return the configuration for training."""
         content = self._content()
-        if 0 < self.vector_ratio < 1:
-            thinned = thin_vectors(content["data"]["vectors"], self.vector_ratio)
-            content["data"]["vectors"] = str(thinned)
+        name = content["data"].get("vectors", "")
+        if 0 < self.vector_ratio < 1 or "+" in name:
+            content["data"]["vectors"] = str(find_vectors(name, self.vector_ratio))
         if self.teachers:
             content["train"]["teacher"] = [str(find_run(name).bundle) for name in self.teachers]
         if self.initial:
@@ -270,19 +274,31 @@ def _settings(content: dict[str, Any], own: dict[str, Any]) -> Iterator[tuple[st
             yield section, name, tuple(value) if isinstance(value, list) else value
 
 
-def thin_vectors(name: str, ratio: float) -> Path:
-    """Write the vectors of a random share of the words, chosen by a hash of the word."""
-    path = WORK / "vectors" / f"{name}-{ratio:g}.txt"
+def find_vectors(name: str, ratio: float = 1.0) -> Path:
+    """Return a file of word vectors, or write that of a random share of the words of some files.
+
+    Args:
+        name: The name of a file in the catalog, or of several, joined by "+".
+        ratio: The share of words, which are chosen by a hash of the word.
+    """
+    paths = [find_file(part, "vectors") for part in name.split("+")]
+    if len(paths) == ratio == 1:
+        return paths[0]
+    path = WORK / "vectors" / (f"{name}-{ratio:g}.txt" if ratio < 1 else f"{name}.txt")
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
         scratch = path.with_suffix(".tmp")
-        with find_file(name, "vectors").open("rb") as lines, scratch.open("wb") as kept:
-            for line in lines:
-                digest = hashlib.sha256(line.split(b" ", 1)[0]).digest()
-                if int.from_bytes(digest[:4], "big") < ratio * 2**32:
-                    kept.write(line)
+        with scratch.open("wb") as kept:
+            for source in paths:
+                with source.open("rb") as lines:
+                    kept.writelines(line for line in lines if _is_kept(line, ratio))
         scratch.replace(path)
     return path
+
+
+def _is_kept(line: bytes, ratio: float) -> bool:
+    digest = hashlib.sha256(line.split(b" ", 1)[0]).digest()
+    return int.from_bytes(digest[:4], "big") < ratio * 2**32
 
 
 def do_run(run: Run) -> None:
@@ -296,7 +312,7 @@ def do_run(run: Run) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if run.read() is not None:
             return
-        if run.source in BEST + BEST_ABLATIONS:
+        if run.source in BEST + BEST_ABLATIONS + EXTENDED:
             # Training happens in a process that cannot open a test set; `_train` then only reads
             # the result.
             subprocess.run([sys.executable, str(Path(__file__)), "train", run.name], check=True)

@@ -1,10 +1,11 @@
 """Choose the settings of the extended rows: `… extended_trials.py DATASET MODEL [NAME=VALUE …]`.
 
-A trial fine-tunes a bundled model on two thirds of a training set and predicts the last third,
-three times, so that every training example is predicted once by a network that was not trained on
-it. `train.teacher="MODEL NAME=VALUE …"` names another trial, whose network of the same fold is the
-teacher, so that no teacher has seen what its student is evaluated on. Sentences that the bundled
-model was trained on are not evaluated. The process cannot open a test set. Writes
+A trial fine-tunes a bundled model, or the run `capsar-general`, on two thirds of a training set and
+predicts the last third, three times, so that every training example is predicted once by a network
+that was not trained on it; with `train.max_epochs=0` it predicts without fine-tuning.
+`train.teacher="MODEL NAME=VALUE …"` names another trial, whose network of the same fold is the
+teacher, so that no teacher has seen what its student is evaluated on. Sentences that MODEL was
+trained on are not evaluated. The process cannot open a test set. Writes
 `results/extended-trials.json`.
 """
 
@@ -24,6 +25,7 @@ if __name__ == "__main__":
 import numpy as np
 
 from capsar import load, train
+from capsar.bundle import find_bundle
 from capsar.config import DataConfig, run_config
 from capsar.data.catalog import training_examples
 from capsar.data.splits import decontaminate
@@ -42,6 +44,7 @@ from run import (
     WORK,
     commit_of_code,
     describe_study,
+    find_run,
     prepare_process,
     read_json,
     write_json,
@@ -50,7 +53,8 @@ from run import (
 RESULT = RESULTS / "extended-trials.json"
 FOLDS = 3
 SEEN = ("mams", "capsar-corpus")
-"""What the bundled models were trained on."""
+"""What MODEL was trained on."""
+GENERAL = "capsar-general"
 
 
 def main(dataset: str, model: str, *changes: str) -> None:
@@ -104,13 +108,17 @@ def read_fold(dataset: str, fold: int) -> Any:  # noqa: ANN401
 
 def train_fold(dataset: str, model: str, changes: tuple[str, ...], fold: int) -> Path:
     """Return the bundle of a fold's network, which is trained if it is missing."""
-    key = hashlib.sha256(json.dumps([dataset, model, changes]).encode()).hexdigest()[:10]
+    source = str(find_run(f"{GENERAL}-all-0").bundle) if model == GENERAL else model
+    if "train.max_epochs=0" in changes:
+        return find_bundle(source).folder
+    facts = [dataset, find_bundle(source).fingerprint(), changes]
+    key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:10]
     folder = WORK / "extended-trials" / f"{dataset}-{model}-{key}-{fold}"
     if (folder / "bundle" / "manifest.json").is_file():
         return folder / "bundle"
     rows = folder.parent / f"{dataset}-{fold}.jsonl"
     write_rows(rows, map(row_of, labeled(read_fold(dataset, fold).train)))
-    content = fine_tune_settings(model)
+    content = fine_tune_settings(source)
     content["data"] = {
         "train": str(rows.relative_to(ROOT)), "validation_ratio": 0, "exhaustive": False,
         "exclude_hashes": str(HELD),

@@ -133,3 +133,15 @@ def test_a_run_file_records_the_hash_of_its_pseudo_labels(
     result = TrainResult(tmp_path / "bundle", 0, {"validation_accuracy": 0.5}, [], 1.0)
     described = runs._describe(run, result)
     assert described["generated_files"] == {path: hashlib.sha256(b"{}\n").hexdigest()}
+
+
+@pytest.mark.data
+def test_vectors_of_several_files_are_joined_and_thinned(work: Path) -> None:
+    names = ("glove.840B.300d.subset", "glove.840B.300d.projected")
+    parts = [runs.find_vectors(name).read_bytes().splitlines() for name in names]
+    assert runs.find_vectors("+".join(names)).read_bytes().splitlines() == parts[0] + parts[1]
+    half = runs.find_vectors("+".join(names), 0.5)
+    assert half.is_relative_to(work)
+    kept = half.read_bytes().splitlines()
+    assert 0.45 < len(kept) / sum(map(len, parts)) < 0.55
+    assert set(kept) <= set(parts[0] + parts[1])
