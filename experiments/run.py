@@ -69,10 +69,12 @@ BEST_ABLATIONS = (
     "capsar-best-wo-ema",
     "capsar-best-wo-settings",
 )
-EXTENDED = ("capsar-bert-extended",)
-"""Fine-tuned from networks that were trained on reviews of many domains."""
+EXTENDED = ("capsar-bert-extended", "capsar-extended")
+"""Fine-tuned from networks that were trained on reviews of many domains; the first is the teacher
+of the second."""
+EXTENDED_ABLATIONS = ("capsar-extended-wo-teacher", "capsar-extended-wo-general")
 SWEEPS = ("sweep-routing", "sweep-lambda", "sweep-train-ratio", "sweep-vector-ratio")
-ALL = MAIN + SWEEPS + BERT + FOLDS + SPANS + BEST + BEST_ABLATIONS + EXTENDED
+ALL = MAIN + SWEEPS + BERT + FOLDS + SPANS + BEST + BEST_ABLATIONS + EXTENDED + EXTENDED_ABLATIONS
 _PACKAGES = ("torch", "onnxruntime", "numpy", "accelerate")
 
 
@@ -240,7 +242,7 @@ def _runs(source: str) -> Iterator[Run]:
                     for run in _runs(teacher)
                     if run.dataset == dataset
                 )
-                initial = f"{content['initial']}-all-0" if "initial" in content else ""
+                initial = f"{content['initial']}-all-0" if content.get("initial") else ""
                 yield Run(*facts, settings, teachers=teachers, initial=initial)
                 continue
             for value in sweep["values"]:
@@ -312,7 +314,7 @@ def do_run(run: Run) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if run.read() is not None:
             return
-        if run.source in BEST + BEST_ABLATIONS + EXTENDED:
+        if run.source in BEST + BEST_ABLATIONS + EXTENDED + EXTENDED_ABLATIONS:
             # Training happens in a process that cannot open a test set; `_train` then only reads
             # the result.
             subprocess.run([sys.executable, str(Path(__file__)), "train", run.name], check=True)
