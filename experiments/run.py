@@ -233,6 +233,8 @@ def _runs(source: str) -> Iterator[Run]:
     for seed in content["seeds"]:
         for dataset in content["datasets"]:
             own = content.get(dataset, {})
+            if seed not in own.get("seeds", content["seeds"]):
+                continue
             settings = tuple(_settings(content, own))
             facts = (source, content["row"], content["protocol"], dataset, seed)
             if sweep is None:
