@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import pairwise, repeat
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -72,36 +73,34 @@ def decode_spans(
     [(0, 1), (1, 3)]
     """
     scores = logits + np.array([bias, 0, 0], dtype=logits.dtype)
-    tags = scores.argmax(-1)
-    before = np.concatenate([[OUTSIDE], tags[:-1]]) if len(tags) else tags
-    if ((tags == INSIDE) & (before == OUTSIDE)).any():
-        tags = _best_legal_tags(scores)
+    tags: list[int] = scores.argmax(-1).tolist()
+    if any(tag == INSIDE and before == OUTSIDE for before, tag in pairwise([OUTSIDE, *tags])):
+        tags = _best_legal_tags(scores.tolist())
     spans: list[Span] = []
-    for word in np.flatnonzero(tags != OUTSIDE).tolist():
-        if tags[word] == BEGIN:
+    for word, tag in enumerate(tags):
+        if tag == BEGIN:
             spans.append((word, word + 1))
-        else:
+        elif tag == INSIDE:
             spans[-1] = (spans[-1][0], word + 1)
     if threshold and spans and span_scores(logits, spans, bias).max() < threshold:
         return []
     return spans
 
 
-def _best_legal_tags(scores: NDArray[np.float32]) -> NDArray[np.int64]:
+def _best_legal_tags(scores: list[list[float]]) -> list[int]:
     """Return the legal tags with the largest sum of scores (Viterbi)."""
-    best = scores[0].astype(np.float64)
-    best[INSIDE] = -np.inf
-    origins = np.zeros(scores.shape, dtype=np.int64)
-    for word in range(1, len(scores)):
-        anywhere = int(best.argmax())
-        within = BEGIN + int(best[BEGIN:].argmax())
-        origins[word] = (anywhere, anywhere, within)
-        best = best[origins[word]] + scores[word]
-    tags = np.zeros(len(scores), dtype=np.int64)
-    tags[-1] = best.argmax()
-    for word in range(len(scores) - 1, 0, -1):
-        tags[word - 1] = origins[word, tags[word]]
-    return tags
+    outside, begin, inside = scores[0]
+    best = (outside, begin, -inf)
+    origins = []
+    for outside, begin, inside in scores[1:]:
+        anywhere = best.index(max(best))
+        within = BEGIN if best[BEGIN] >= best[INSIDE] else INSIDE
+        origins.append((anywhere, anywhere, within))
+        best = (best[anywhere] + outside, best[anywhere] + begin, best[within] + inside)
+    tags = [best.index(max(best))]
+    for origin in reversed(origins):
+        tags.append(origin[tags[-1]])
+    return tags[::-1]
 
 
 def span_scores(
@@ -168,7 +167,7 @@ def decode_opinions(
     before = np.pad(tags, ((0, 0), (1, 0)))[:, :-1]
     illegal = ((tags == INSIDE) & (before == OUTSIDE)).any(1)
     for row in np.flatnonzero(illegal).tolist():
-        tags[row] = _best_legal_tags(scores[row])
+        tags[row] = _best_legal_tags(scores[row].tolist())
     exponentials = np.exp(scores - scores.max(-1, keepdims=True))
     probabilities = exponentials / exponentials.sum(-1, keepdims=True)  # (A, W, 3)
     ended = 1 - np.pad(probabilities[..., INSIDE], ((0, 0), (0, 1)))  # (A, W + 1)
