@@ -1,8 +1,8 @@
 """Reproduce the results: `python experiments/reproduce.py table1|…|all --jobs 2`.
 
-Runs what is missing in dependency order (a teacher, then its pseudo-labels, then its students),
-resumes what was stopped, writes one JSON file per run and renders the pages from these files.
-`--dry-run` prints the order. See `experiments/README.md`.
+Runs what is missing in dependency order (a network, then those that are fine-tuned from it or
+distilled from it), resumes what was stopped, writes one JSON file per run and renders the pages
+from these files. `--dry-run` prints the order. See `experiments/README.md`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING
 
-import pseudo_labels
 from pages.render import render_pages
 from run import (
     ALL,
     BERT,
-    BEST,
-    BEST_ABLATIONS,
     EXPERIMENTS,
+    EXTENDED,
+    EXTENDED_ABLATIONS,
     FOLDS,
     MAIN,
     SPANS,
@@ -46,7 +45,7 @@ TARGETS = {
     "figures": ("capsar", *SWEEPS),
     "bert": BERT,
     "spans": FOLDS + SPANS,
-    "best": BEST + BEST_ABLATIONS,
+    "extended": EXTENDED + EXTENDED_ABLATIONS,
     "all": ALL,
 }
 _REFRESHING = Lock()
@@ -54,7 +53,7 @@ _REFRESHING = Lock()
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One process: a run, the training of a teacher, or the pseudo-labels of a dataset."""
+    """One process: a run, or the training of one that others need."""
 
     name: str
     command: tuple[str, ...]
@@ -66,36 +65,25 @@ class Task:
 def plan(runs: Sequence[Run]) -> list[Task]:
     """Return the tasks of some runs, each after those that it needs.
 
-    The metrics of a teacher may be committed while its bundle is missing: then it is only trained.
+    The metrics of a run that others need may be committed while its bundle is missing: then it is
+    only trained.
     """
     names = {run.name for run in runs}
     tasks: dict[str, Task] = {}
 
-    def add_teacher(name: str) -> list[str]:
-        if name in names:
-            add_run(find_run(name))
-        elif find_run(name).bundle.is_dir():
-            return []
-        else:
-            tasks[name] = Task(name, ("run.py", "train", name))
-        return [name]
-
-    def add_labels(dataset: str) -> list[str]:
-        if pseudo_labels.is_labeled(dataset):
-            return []
-        needs = add_teacher(pseudo_labels.teacher_of(dataset).name)
-        name = f"pseudo-labels-{dataset}"
-        tasks[name] = Task(name, ("pseudo_labels.py", dataset), tuple(needs))
-        return [name]
-
-    def add_run(run: Run) -> None:
-        needs = [name for teacher in run.teachers for name in add_teacher(teacher)]
-        needs += add_labels(run.dataset) if run.generated_files() else []
-        tasks[run.name] = Task(run.name, ("run.py", run.name), tuple(needs))
+    def add(run: Run) -> None:
+        if run.name in tasks:
+            return
+        needs = [find_run(name) for name in run.needs]
+        missing = [one for one in needs if one.name in names or not one.bundle.is_dir()]
+        for one in missing:
+            add(one)
+        command = ("run.py",) if run.name in names else ("run.py", "train")
+        needed = tuple(one.name for one in missing)
+        tasks[run.name] = Task(run.name, (*command, run.name), needed)
 
     for run in runs:
-        if run.name not in tasks:
-            add_run(run)
+        add(run)
     return list(tasks.values())
 
 
@@ -169,7 +157,7 @@ def main() -> int:
     options = parser.parse_args()
     missing = [run for run in planned(TARGETS[options.target]) if run.read() is None]
     for run in missing:
-        needed = [run, *map(find_run, run.teachers)]
+        needed = [run, *map(find_run, run.needs)]
         encoders = sorted({one.pretrained for one in needed if not one.can_run})
         if encoders:
             print(f"skipped: {run.name} needs {encoders} below CAPSAR_ENCODERS", file=sys.stderr)

@@ -22,8 +22,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from capsar.config import list_sources, run_config
-from capsar.data.catalog import digest_file, find_file
+from capsar.config import run_config
+from capsar.data.catalog import find_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,23 +58,12 @@ SPANS = ("capsar-spans", "capsar-spans-folds", "capsar-bert-spans")
 FOLDS = ("capsar-folds",)
 GENERAL = ("capsar-general",)
 """Trained on other data than the datasets, to be fine-tuned on each of them."""
-TEACHERS = ("capsar-bert-best",)
-BEST = (*TEACHERS, "capsar-best")
-BEST_ABLATIONS = (
-    "capsar-best-wo-distillation",
-    "capsar-best-wo-teacher",
-    "capsar-best-wo-feature-distillation",
-    "capsar-best-wo-both",
-    "capsar-best-wo-labelled",
-    "capsar-best-wo-ema",
-    "capsar-best-wo-settings",
-)
 EXTENDED = ("capsar-bert-extended", "capsar-extended")
 """Fine-tuned from networks that were trained on reviews of many domains; the first is the teacher
 of the second."""
 EXTENDED_ABLATIONS = ("capsar-extended-wo-teacher", "capsar-extended-wo-general")
 SWEEPS = ("sweep-routing", "sweep-lambda", "sweep-train-ratio", "sweep-vector-ratio")
-ALL = MAIN + SWEEPS + BERT + FOLDS + SPANS + BEST + BEST_ABLATIONS + EXTENDED + EXTENDED_ABLATIONS
+ALL = MAIN + SWEEPS + BERT + FOLDS + SPANS + EXTENDED + EXTENDED_ABLATIONS
 _PACKAGES = ("torch", "onnxruntime", "numpy", "accelerate")
 
 
@@ -103,6 +92,11 @@ class Run:
         """The name of its folder and of its JSON file."""
         point = f"-{self.point[1]:g}" if self.point else ""
         return f"{self.source}{point}-{self.dataset}-{self.seed}"
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The runs whose bundles it is trained with, by name."""
+        return (*self.teachers, self.initial) if self.initial else self.teachers
 
     @property
     def config_hash(self) -> str:
@@ -179,11 +173,6 @@ class Run:
             content["train"]["init_from"] = self.initial
         shown: dict[str, Any] = json.loads(json.dumps(run_config(content).as_dict()))
         return shown
-
-    def generated_files(self) -> list[str]:
-        """Return the training files that other steps write below `runs/`."""
-        sources = list_sources(self._content()["data"].get("partially_annotated", ()))
-        return [source for source in sources if source.startswith("runs/")]
 
     def _content(self) -> dict[str, dict[str, Any]]:
         content: dict[str, dict[str, Any]] = {"data": {}, "model": {}, "train": {}}
@@ -316,7 +305,7 @@ def do_run(run: Run) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if run.read() is not None:
             return
-        if run.source in BEST + BEST_ABLATIONS + EXTENDED + EXTENDED_ABLATIONS:
+        if run.source in EXTENDED + EXTENDED_ABLATIONS:
             # Training happens in a process that cannot open a test set; `_train` then only reads
             # the result.
             subprocess.run([sys.executable, str(Path(__file__)), "train", run.name], check=True)
@@ -371,7 +360,6 @@ def _describe(run: Run, result: TrainResult) -> dict[str, Any]:
         "seed": run.seed,
         "config_hash": run.config_hash,
         "config": run.shown_config(),
-        "generated_files": {path: digest_file(ROOT / path) for path in run.generated_files()},
         "vectors": run.vectors,
         "commit": (result.bundle.parent / "commit").read_text().strip(),
         "evaluated_at": commit_of_code(),

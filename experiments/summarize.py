@@ -18,9 +18,9 @@ from paper import LONG_PAIR
 from pretrained.sets import VADER
 from run import (
     BERT,
-    BEST,
-    BEST_ABLATIONS,
     DATASETS,
+    EXTENDED,
+    EXTENDED_ABLATIONS,
     MAIN,
     RESULTS,
     ROOT,
@@ -63,8 +63,8 @@ SPAN_METRICS = {
 }
 _CONFIDENCE = ("ece", "ece_bound", "brier", "log_loss", "accuracy_at_80", "accuracy")
 _RANKERS = ("capsules", "centroid")
-_PRINTED_AS = {"capsar-best": "capsar", "capsar-bert-best": "capsar-bert"}
-"""The rows of the paper with which the best rows are compared."""
+_PRINTED_AS = {"capsar-extended": "capsar", "capsar-bert-extended": "capsar-bert"}
+"""The rows of the paper with which the extended rows are compared."""
 _CONTROL: dict[str, Any] = {"row": "centroid", "encoder": None}
 
 
@@ -152,15 +152,10 @@ def make_entry(
 
 def _extra_data(run: RunFile) -> str | None:
     """Return the training data of a run other than the training set of its dataset."""
-    config = run.get("config", {})
-    names = config.get("data", {}).get("partially_annotated") or ()
-    teachers = ", ".join(config.get("train", {}).get("teacher") or ())
-    sources = [
-        f"reviews pseudo-labelled by {teachers}" if "pseudo-labels/" in name else name
-        for name in ([names] if isinstance(names, str) else names)
-    ]
-    if teachers and not any("pseudo-labelled" in source for source in sources):
-        sources.append(f"distilled from {teachers}")
+    settings = run.get("config", {}).get("train", {})
+    teachers = {name.rpartition("-")[0] for name in settings.get("teacher") or ()}
+    sources = [f"fine-tuned from {settings['init_from']}"] if settings.get("init_from") else []
+    sources += [f"distilled from {name}" for name in sorted(teachers)]
     return ", ".join(sources) or None
 
 
@@ -186,7 +181,7 @@ def summarize(
 ) -> list[Entry]:
     """Return all entries that some runs and studies (by file stem) give."""
     studies = studies or {}
-    groups = _grouped(runs, MAIN + BERT + BEST + BEST_ABLATIONS)
+    groups = _grouped(runs, MAIN + BERT + EXTENDED + EXTENDED_ABLATIONS)
     scores = {
         encoder: {ranker: chosen_score(runs, ranker, encoder) for ranker in _RANKERS}
         for encoder in {run["encoder"] for run in runs}
@@ -226,10 +221,10 @@ def _base(row: str) -> str:
     """Return the row with which a row is compared, on the same encoder."""
     if row in ("capsar", "bert"):
         return ""
-    if row == "capsar-bert-best":
+    if row == "capsar-bert-extended":
         return "capsar-bert"
-    if row.startswith("capsar-best-"):
-        return "capsar-best"
+    if row.startswith("capsar-extended-"):
+        return "capsar-extended"
     return "bert" if "bert" in row else "capsar"
 
 

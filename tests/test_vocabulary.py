@@ -26,7 +26,7 @@ PATTERNS = (
 PROSE = {
     r"told|tells?(?!\()|telling": "predicted, reported, distinguished",
     r"foresee|foresees|foreseen|foreseeing": "predict the hidden states",
-    r"imitate|imitates|imitated|imitating|imitation": "feature distillation",
+    r"imitate|imitates|imitated|imitating|imitation": "distillation",
     r"judges?|judged|judging|judge?ments?|judgeable": "evaluate, annotation, labeled",
     r"whoever|anybody|somebody|nobody": "the user, the caller, no one",
     r"anew": "again",
@@ -56,7 +56,7 @@ NAMES = {
     r"be_told|keep_told|UNTOLD|told_shares?|teacher_share": "add_teacher_targets, distill_weight",
     r"(Class|Span|Calibration|Ranking)Figures|compute_figures": "*Metrics, compute_metrics",
     r"no_aspect_share|warmup_share|train_share|clip_norm": "*_dropout, *_ratio, max_grad_norm",
-    r"imitate_epochs|start_from|load_start": "feature_distill_epochs, init_from",
+    r"imitate_epochs|start_from|load_start": "init_from",
     r"gather_known|read_parts": "collect_vocabulary, read_splits",
     r"dev_(share|seed|examples|sentences|confusion|accuracy|macro_f1|span_f1)": "validation_*",
     r"data\.dev|data\.without": "data.validation, data.exclude_hashes",

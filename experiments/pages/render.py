@@ -1,7 +1,7 @@
 """Render the blocks of README and docs from committed JSON: `python experiments/pages/render.py`.
 
 A block stands between `<!-- begin: NAME -->` and `<!-- end -->` in any Markdown page. NAME is
-`SECTION-FUNCTION`, a function of a module in this folder (`best-accuracy`), or a template of
+`SECTION-FUNCTION`, a function of a module in this folder (`extended-accuracy`), or a template of
 `blocks.toml`. With `--check`, nothing is written and stale pages are an error; `tests/test_docs.py`
 checks the same.
 """
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).parent.parent)
 
-from pages import baselines, best, detection, extensions, pretrained, reproduction
+from pages import baselines, detection, extended, extensions, pretrained, reproduction
 from pages.formatting import Number
 from run import ROOT, write_text
 from summarize import Results, SummaryIndex
@@ -33,8 +33,8 @@ _BLOCK = re.compile(r"(<!-- begin: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 SECTIONS: dict[str, ModuleType] = {
     "baselines": baselines,
-    "best": best,
     "detection": detection,
+    "extended": extended,
     "extensions": extensions,
     "pretrained": pretrained,
     "reproduction": reproduction,

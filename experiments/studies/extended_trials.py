@@ -40,7 +40,6 @@ from pseudo_labels import HELD, row_of, write_rows
 from run import (
     DATASETS,
     RESULTS,
-    ROOT,
     WORK,
     commit_of_code,
     describe_study,
@@ -120,7 +119,7 @@ def train_fold(dataset: str, model: str, changes: tuple[str, ...], fold: int) ->
     write_rows(rows, map(row_of, labeled(read_fold(dataset, fold).train)))
     content = fine_tune_settings(source)
     content["data"] = {
-        "train": str(rows.relative_to(ROOT)), "validation_ratio": 0, "exhaustive": False,
+        "train": str(rows), "validation_ratio": 0, "exhaustive": False,
         "exclude_hashes": str(HELD),
     }  # fmt: skip
     for name, value in map(read_change, changes):

@@ -2,7 +2,7 @@
 
 Reads the texts (no labels) of every test set, for the bundled models also of MEMD, ASTE and M-ABSA,
 and writes the hashes of the training sentences that occur in one, exactly or nearly: for the
-bundled models to `configs/shared-sentences.json`, for `capsar-best` to
+bundled models to `configs/shared-sentences.json`, for the extended rows to
 `configs/held-sentences.json`. Training reads such a file (`data.exclude_hashes`) and so never opens
 a test set. Also counts, for the three sets of the paper, the test examples whose sentence occurs in
 the published training set: `results/overlap.json`.
@@ -24,7 +24,7 @@ from capsar.data.catalog import datasets, find_file, test_examples, training_exa
 from capsar.data.splits import MatchKind, SentenceIndex, decontaminate, sentence_hash
 from capsar.evaluation.evaluate import labeled
 from leakage import CORPUS, public_sets
-from pseudo_labels import HELD, PROS_CONS, UNLABELED, read_pros_cons, read_unlabeled
+from pseudo_labels import HELD, PROS_CONS, read_pros_cons
 from run import CONFIGS, DATASETS, RESULTS, describe_study, write_json
 
 if TYPE_CHECKING:
@@ -49,8 +49,6 @@ def read_texts(name: str, part: str) -> Iterator[str]:
     if name == PROS_CONS:
         for lines in read_pros_cons(find_file(name, part)).values():
             yield from lines
-    elif name in UNLABELED:
-        yield from read_unlabeled(name, part)
     else:
         yield from (example.text for example in training_examples(name, part))
 
@@ -100,7 +98,7 @@ def main() -> None:
     published = {name: texts for name, texts in test_sets.items() if name in datasets()}
     corpus = {CORPUS: [example.text for example in test_examples(CORPUS)]}
     write_hashes(SHARED, BUNDLED, test_sets | corpus)
-    write_hashes(HELD, LABELED | UNLABELED, published)
+    write_hashes(HELD, LABELED, published)
     shared = {dataset: count_shared(name) for dataset, name in DATASETS.items()}
     write_json(RESULT, describe_study("overlap", "studies/overlap.py") | {"shared": shared})
 

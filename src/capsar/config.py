@@ -72,7 +72,6 @@ _RULES: dict[str, Rule] = {
     "class_balance": _FRACTION,
     "ema_decay": _BELOW_ONE,
     "distill_weight": _FRACTION,
-    "feature_distill_epochs": _NOT_NEGATIVE,
     "max_grad_norm": _NOT_NEGATIVE,
     "mixed_precision": _one_of("no", "bf16"),
     "validation_ratio": _BELOW_ONE,
@@ -211,9 +210,6 @@ class TrainConfig:
     """Weight of the soft targets in the loss of a labelled example; the labels have the rest."""
     distill_tags: bool = False
     """Whether the teachers' tag probabilities are soft targets of the span extraction head too."""
-    feature_distill_epochs: int = 0
-    """Epochs of feature distillation before training: the recurrent encoder is first trained to
-    predict the teachers' hidden states."""
     max_grad_norm: float = 0.0
     """Gradient clipping norm; 0 does not clip."""
     mixed_precision: str = "no"
@@ -306,12 +302,6 @@ class RunConfig:
         _check(trainable, "exhaustive", data.exhaustive, needs)
         has_capsules = model.head == "capsules" or not train.teacher
         _check(has_capsules, "teacher", train.teacher, "empty with a head without capsules")
-        new_recurrent = not model.encoder and not train.init_from
-        can_distill = not train.feature_distill_epochs or (
-            any(not name.endswith(".npz") for name in list_sources(train.teacher)) and new_recurrent
-        )
-        needs = "0 unless there is a teacher, not only recorded, and a new recurrent encoder"
-        _check(can_distill, "feature_distill_epochs", train.feature_distill_epochs, needs)
 
     @property
     def trains_spans(self) -> bool:

@@ -1,4 +1,4 @@
-"""The order of reproduction: teacher, pseudo-labels, student; also with several jobs."""
+"""The order of reproduction: the initial network, teachers, students; also with several jobs."""
 
 from __future__ import annotations
 
@@ -8,24 +8,22 @@ from pathlib import Path
 
 import pytest
 
-import pseudo_labels
 import run as runs
 from reproduce import Task, execute, plan
 
-TEACHER = "capsar-bert-best-laptop-0"
-LABELS = "pseudo-labels-laptop"
+GENERAL = "capsar-general-all-0"
+TEACHERS = tuple(f"capsar-bert-extended-laptop-{seed}" for seed in range(5))
 
 
 @pytest.fixture(autouse=True)
 def empty_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing was trained, labelled or evaluated before."""
+    """Nothing was trained or evaluated before."""
     monkeypatch.setattr(runs, "WORK", tmp_path / "runs")
-    monkeypatch.setattr(pseudo_labels, "WORK", tmp_path / "runs")
     monkeypatch.setattr(runs, "RUN_FILES", tmp_path / "results")
 
 
 def students(dataset: str = "laptop") -> list[runs.Run]:
-    return [run for run in runs.planned(("capsar-best",)) if run.dataset == dataset]
+    return [run for run in runs.planned(("capsar-extended",)) if run.dataset == dataset]
 
 
 def test_everything_stands_after_what_it_needs() -> None:
@@ -37,36 +35,30 @@ def test_everything_stands_after_what_it_needs() -> None:
         assert task.name not in before
         before.add(task.name)
     by_name = {task.name: task for task in tasks}
-    assert by_name["capsar-best-laptop-3"].needs == (TEACHER, LABELS)
-    assert by_name[LABELS].needs == (TEACHER,)
-    assert by_name[LABELS].command == ("pseudo_labels.py", "laptop")
-    assert by_name["capsar-best-twitter-0"].needs == ("capsar-bert-best-twitter-0",)
-    assert by_name["capsar-best-wo-teacher-restaurant-0"].needs == ()
+    assert by_name["capsar-extended-laptop-3"].needs == (*TEACHERS, GENERAL)
+    assert by_name["capsar-extended-wo-teacher-restaurant-0"].needs == (GENERAL,)
+    assert by_name[GENERAL].command == ("run.py", "train", GENERAL)
+    assert by_name[TEACHERS[0]].command == ("run.py", TEACHERS[0])
     assert by_name["capsar-restaurant-0"].needs == ()
 
 
-def test_a_student_without_its_teachers_bundle_plans_the_teacher() -> None:
-    """The metrics of the teacher may be committed, and its bundle missing."""
+def test_a_student_without_its_teachers_bundles_plans_the_teachers() -> None:
+    """The metrics of a teacher may be committed, and its bundle missing."""
     tasks = plan(students()[:1])
-    assert [task.name for task in tasks] == [TEACHER, LABELS, students()[0].name]
-    assert tasks[0].command == ("run.py", "train", TEACHER)
+    assert [task.name for task in tasks] == [*TEACHERS, GENERAL, students()[0].name]
+    assert tasks[0].command == ("run.py", "train", TEACHERS[0])
 
 
 def test_finished_steps_are_not_repeated() -> None:
-    runs.find_run(TEACHER).bundle.mkdir(parents=True)
-    assert [task.name for task in plan(students()[:1])] == [LABELS, students()[0].name]
-    path = pseudo_labels.labels_path("laptop")
-    runs.write_json(path.with_suffix(".json"), {"teacher": "another"})
-    path.write_text("")
-    assert [task.name for task in plan(students()[:1])] == [LABELS, students()[0].name]
-    teacher = runs.find_run(TEACHER).folder.name
-    runs.write_json(path.with_suffix(".json"), {"teacher": teacher})
+    for name in (*TEACHERS, GENERAL):
+        assert name in {task.name for task in plan(students()[:1])}
+        runs.find_run(name).bundle.mkdir(parents=True)
     assert [task.name for task in plan(students()[:1])] == [students()[0].name]
 
 
 @pytest.mark.parametrize("jobs", [1, 2, 8])
 def test_no_task_starts_before_what_it_needs_has_ended(jobs: int) -> None:
-    tasks = plan([*students(), *students("restaurant"), *runs.planned(("capsar-bert-best",))])
+    tasks = plan([*students(), *students("restaurant"), *runs.planned(("capsar-bert-extended",))])
     ended: set[str] = set()
     running: set[str] = set()
     lock = threading.Lock()
@@ -76,7 +68,7 @@ def test_no_task_starts_before_what_it_needs_has_ended(jobs: int) -> None:
             assert ended.issuperset(task.needs)
             running.add(task.name)
             assert len(running) <= jobs
-        time.sleep(0.01 if "best-" in task.name else 0.002)
+        time.sleep(0.01 if "bert-" in task.name else 0.002)
         with lock:
             running.remove(task.name)
             ended.add(task.name)
@@ -92,8 +84,8 @@ def test_what_needs_a_failed_task_is_not_started() -> None:
 
     def start(task: Task) -> bool:
         started.append(task.name)
-        return task.name != LABELS
+        return task.name != GENERAL
 
     problems = execute(tasks, 2, start)
-    assert problems == {LABELS: "failed", students()[0].name: f"needs {LABELS}"}
-    assert set(started) == {TEACHER, LABELS, "capsar-restaurant-0"}
+    assert problems == {GENERAL: "failed", students()[0].name: f"needs {GENERAL}"}
+    assert set(started) == {*TEACHERS, GENERAL, "capsar-restaurant-0"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import fcntl
-import hashlib
 import json
 import shutil
 import threading
@@ -116,23 +115,6 @@ def test_metrics_of_another_configuration_are_ignored(
     runs.write_json(ONE.result, {"config_hash": ONE.config_hash})
     assert ONE.read() is not None
     assert [path.name for path in tmp_path.iterdir()] == [ONE.result.name]
-
-
-def test_a_run_file_records_the_hash_of_its_pseudo_labels(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(runs, "ROOT", tmp_path)
-    monkeypatch.setattr(runs, "commit_of_code", lambda: "0" * 40)
-    run = runs.find_run("capsar-best-restaurant-0")
-    (path,) = run.generated_files()
-    (tmp_path / path).parent.mkdir(parents=True)
-    (tmp_path / path).write_text("{}\n")
-    (tmp_path / "commit").write_text("0\n")
-    from capsar.training.trainer import TrainResult
-
-    result = TrainResult(tmp_path / "bundle", 0, {"validation_accuracy": 0.5}, [], 1.0)
-    described = runs._describe(run, result)
-    assert described["generated_files"] == {path: hashlib.sha256(b"{}\n").hexdigest()}
 
 
 @pytest.mark.data

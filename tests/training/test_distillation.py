@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
+import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from interrupted import assert_resumes_exactly
@@ -30,7 +33,6 @@ from capsar.training.state import TrainState
 from capsar.training.teachers import (
     LENGTHS,
     TAGS,
-    cache_teacher_outputs,
     example_key,
     predict_tags,
     predict_teacher,
@@ -191,12 +193,19 @@ def test_teacher_outputs_are_cached(
         predict_teacher(str(small_bundle), prepared.splits.train[:21])
     with pytest.raises(TypeError):
         add_teacher_targets(made, inputs, by("fast"))
-    cache_teacher_outputs(str(small_bundle), prepared.splits.train[20:21], [(0.25, 0.5, 0.75)])
-    lengths = predict_teacher(str(small_bundle), prepared.splits.train[:21])
-    assert lengths[:20].tolist() == [list(e.teacher_lengths) for e in first]
-    assert lengths[20].tolist() == [0.25, 0.5, 0.75]
-    files[0].write_bytes(files[0].read_bytes()[:40])
+    whole = files[0].read_bytes()
+    files[0].write_bytes(whole[:40])
     with pytest.raises(ArtifactError, match="Delete the damaged cache"):
+        add_teacher_targets(made, inputs, by(str(small_bundle)))
+    with np.load(io.BytesIO(whole)) as content:
+        np.savez(files[0], **dict(content) | {"rows": content["rows"] + 1})
+    with pytest.raises(ArtifactError, match=r"Delete .* \d+ keys of \d+ outputs"):
+        add_teacher_targets(made, inputs, by(str(small_bundle)))
+    shutil.rmtree(kept)
+    kept.write_text("a file where a folder should be")
+    monkeypatch.undo()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(ArtifactError, match="XDG_CACHE_HOME"):
         add_teacher_targets(made, inputs, by(str(small_bundle)))
 
 

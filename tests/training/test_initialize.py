@@ -156,3 +156,13 @@ def test_model_without_weights_cannot_be_fine_tuned(small_bundle: Path, tmp_path
     write_bundle(tmp_path / "bare", bundle.config, files)
     with pytest.raises(ArtifactError, match="has no weights"):
         fine_tune_settings(str(tmp_path / "bare"))
+
+
+def test_dropout_and_the_weight_of_reconstruction_may_change(packed: Path, tmp_path: Path) -> None:
+    config = fine_tuning(packed, learning_rate=1e-12, encoder_learning_rate=1e-12)
+    changes = {"input_dropout": 0.1, "state_dropout": 0.2, "reconstruction_weight": 0.05}
+    changed = replace(config, model=replace(config.model, **changes))
+    result = train(changed, tmp_path / "changed")
+    recorded = open_bundle(result.bundle).config["model"]
+    assert {name: recorded[name] for name in changes} == changes
+    np.testing.assert_allclose(lengths(packed, result.bundle), lengths(packed), atol=1e-3)

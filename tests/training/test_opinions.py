@@ -9,12 +9,13 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
+from families import make_bundle
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save
 from synthetic_reviews import write_reviews
 
-from capsar import AspectSpan, load
+from capsar import AspectSpan, Example, load
 from capsar.bundle import CONFIG, MANIFEST, OPINIONS, THEMES, open_bundle, write_bundle
 from capsar.config import run_config
 from capsar.errors import DataError
@@ -30,11 +31,14 @@ from capsar.inference.decoding import (
 )
 from capsar.inference.engine import Engine
 from capsar.inference.inputs import Request
+from capsar.model.network import Capsar
 from capsar.model.opinion_head import OpinionHead
+from capsar.model.span_head import gather_first
 from capsar.themes.matcher import HEAD
-from capsar.tokenizer import tokenize_words, words_within
+from capsar.tokenizer import first_subwords, tokenize_words, words_within
+from capsar.training.batches import collate, encode_examples
 from capsar.training.export import export_opinions, store_int8
-from capsar.training.initialize import fine_tune_settings
+from capsar.training.initialize import fine_tune_settings, load_network
 from capsar.training.opinions import OpinionExample, add_opinion_head, read_opinions
 from capsar.training.trainer import train
 
@@ -260,3 +264,24 @@ def test_malformed_records_are_reported(tmp_path: Path, line: str) -> None:
     path.write_text(json.dumps({"text": "x", "aspects": []}) + "\n" + line + "\n")
     with pytest.raises(DataError, match="line 2"):
         read_opinions(path)
+
+
+@pytest.mark.parametrize("family", ["bigru", "bert"])
+def test_states_are_those_of_the_first_subword_of_each_word(family: str, tmp_path: Path) -> None:
+    texts = [
+        "The soup was unforgettably salty, but our waiter didn't mind.",
+        "Fine.",
+        "No. 1 soup!",
+    ]
+    bundle = make_bundle(family, tmp_path)
+    states = Engine(open_bundle(bundle)).read_states(list(map(Request.whole_text, texts)))
+    model, tokenizer = load_network(bundle)
+    assert isinstance(model, Capsar)
+    for text, found in zip(texts, states, strict=True):
+        batch = collate(encode_examples([Example(text)], tokenizer))
+        with torch.inference_mode():
+            own = model.encode(batch, model.embed(batch.ids))
+        starts = torch.from_numpy(first_subwords(batch.words.numpy(), len(tokenize_words(text))))
+        expected = gather_first(own, starts)[0].numpy()
+        assert found.shape == (len(tokenize_words(text)), model.encoder.hidden_dim)
+        np.testing.assert_allclose(found, expected, atol=1e-5)

@@ -540,12 +540,6 @@ class Analyzer:
         )
         return _lengths(self._predict(requests))
 
-    def read_states(self, texts: Sequence[str]) -> Iterator[NDArray[np.float32]]:
-        """Yield the hidden states of each text's words (W, H), for feature distillation."""
-        requests = map(Request.whole_text, texts)
-        while chunk := list(islice(requests, _CHUNK)):
-            yield from self._engine.read_states(chunk)
-
     def predict_tags(self, texts: Sequence[str]) -> Iterator[NDArray[np.float32]]:
         """Yield the tag logits of each text's words (W, 3), by the span head."""
         requests = map(Request.whole_text, texts)

@@ -113,9 +113,6 @@ def cross_validate(
     validation_set = _join_sets(states)
     folds = _Folds(states, folder / "folds", run_config)
     progress = folds.progress
-    if not progress.epoch:
-        for state in states:
-            state.distill_features()
     running = [state.steps(validate=False) for state in states]
     log = RunLog(folder, progress)
     while not progress.finished:

@@ -10,7 +10,6 @@ import json
 import logging
 import os
 import shutil
-import time
 from collections import defaultdict
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -28,7 +27,6 @@ from capsar.training.dataset import prepare_data
 from capsar.training.distillation import (
     add_teacher_targets,
     balance_classes,
-    distill_features,
     weight_sources,
 )
 from capsar.training.initialize import (
@@ -311,21 +309,6 @@ class TrainState:
         with self._accelerator.main_process_first():
             pseudo_labeled = {example.text for example in self.data.splits.pseudo_labeled}
             return add_teacher_targets(encoded, examples, train_config, pseudo_labeled)
-
-    def distill_features(self) -> None:
-        """Run feature distillation, if it is configured.
-
-        Only the main process does it; the others get its weights at the first step.
-        """
-        train_config = self._run_config.train
-        if not train_config.feature_distill_epochs:
-            return
-        start = time.perf_counter()
-        if self._accelerator.is_main_process and isinstance(self.model, Capsar):
-            texts = [example.text for example in self.examples]
-            distill_features(self.model, texts, self.data.vocabulary.tokenizer, train_config)
-        self._accelerator.wait_for_everyone()
-        self.progress.seconds += time.perf_counter() - start
 
     def evaluate(self) -> ValidationMetrics:
         """Return the metrics on the validation set."""

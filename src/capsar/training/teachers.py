@@ -1,4 +1,4 @@
-"""Outputs of teachers: capsule lengths, tags and hidden states, cached on disk or recorded.
+"""Outputs of teachers: capsule lengths and tags, cached on disk or recorded.
 
 A teacher is a trained model, or a file of recorded outputs (`.npz`), which needs no model.
 """
@@ -31,10 +31,9 @@ if TYPE_CHECKING:
     from capsar.config import Sources
     from capsar.inference.analyzer import Analyzer
 
-    States = Sequence[NDArray[np.float16]]
     Outputs = dict[bytes, NDArray[Any]]
 
-LENGTHS, TAGS, STATES = "lengths", "tags", "states"
+LENGTHS, TAGS = "lengths", "tags"
 RECORDED = ".npz"
 _OUTPUTS_PER_FILE = 512
 _LEVELS = 255
@@ -70,15 +69,6 @@ def predict_tags(teacher: str, texts: Sequence[str]) -> list[NDArray[np.float32]
     return [tags[key] for key in keys]
 
 
-def cache_teacher_outputs(
-    teacher: str, examples: Sequence[Example], lengths: Sequence[Sequence[float]]
-) -> None:
-    """Add capsule lengths that a teacher predicted elsewhere to the cache."""
-    keys = [example_key(example) for example in examples]
-    outputs = list(np.array(lengths, dtype=np.float32)[:, None])
-    _write_cache(_cache_folder(teacher, LENGTHS), keys, outputs)
-
-
 def fingerprint_teachers(teachers: Sources) -> str:
     """Return a hash of all files of all teachers, or an empty string without teachers.
 
@@ -92,27 +82,6 @@ def fingerprint_teachers(teachers: Sources) -> str:
         else:
             digest.update(find_bundle(name).fingerprint().encode())
     return digest.hexdigest() if list_sources(teachers) else ""
-
-
-def read_states(teacher: str, texts: Sequence[str]) -> States:
-    """Return a teacher's hidden states of each text's words (W, H), from the cache where possible.
-
-    The states of a thousand sentences by mpnet take 30 MB in half precision.
-
-    Raises:
-        ArtifactError: If there is no such teacher, or the cache is damaged.
-    """
-    keys = [text_key(text) for text in texts]
-
-    def predict(model: Analyzer, examples: list[Example]) -> list[NDArray[Any]]:
-        states = list(model.read_states([example.text for example in examples]))
-        if not all((np.abs(some) <= np.finfo(np.float16).max).all() for some in states):
-            raise ArtifactError(f"The states of {teacher!r} exceed half precision")
-        return [some.astype(np.float16) for some in states]
-
-    inputs = dict(zip(keys, map(Example, texts), strict=True))
-    states = _outputs(teacher, STATES, inputs, predict)
-    return [states[key] for key in keys]
 
 
 def is_recorded(teacher: str) -> bool:

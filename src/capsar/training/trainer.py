@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _TIMEOUT = timedelta(hours=12)
-"""How long processes wait for the main one, which queries teachers and distills features alone."""
+"""How long processes wait for the main one, which queries teachers alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +125,6 @@ def train(
     if checkpoint is not None:
         check_same_run(checkpoint, state.run, folder)
         state.restore(checkpoint.progress, checkpoint.tensors)
-    else:
-        state.distill_features()
     selection = folds.progress if folds else state.progress
     was_finished = state.progress.finished
     log = RunLog(folder, state.progress) if is_main and not folds else None
