@@ -102,8 +102,7 @@ class Run:
     def config_hash(self) -> str:
         """A hash of the configuration without the seed."""
         facts: list[Any] = [self.dataset, self.vector_ratio, sorted(self.settings)]
-        facts += [self.teachers] if self.teachers else []
-        facts += [self.initial, find_run(self.initial).config_hash] if self.initial else []
+        facts += [[name, find_run(name).config_hash] for name in self.needs]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:12]
 
     @property

@@ -127,3 +127,18 @@ def test_vectors_of_several_files_are_joined_and_thinned(work: Path) -> None:
     kept = half.read_bytes().splitlines()
     assert 0.45 < len(kept) / sum(map(len, parts)) < 0.55
     assert set(kept) <= set(parts[0] + parts[1])
+
+
+def test_the_hash_of_a_run_depends_on_the_runs_that_it_needs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    student = runs.find_run("capsar-extended-laptop-0")
+    before, find_run = student.config_hash, runs.find_run
+    for needed in student.needs:
+
+        def change(name: str, needed: str = needed) -> runs.Run:
+            found = find_run(name)
+            return dataclasses.replace(found, vector_ratio=0.5) if name == needed else found
+
+        monkeypatch.setattr(runs, "find_run", change)
+        assert student.config_hash != before
