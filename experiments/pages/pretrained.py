@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from capsar.bundle import find_bundle
 from pages.formatting import (
     Number,
+    bullets,
     gap,
     listed,
     number,
@@ -31,6 +32,8 @@ _LABELS = {
 _TRAINED = {"capsar": "CAPSAR trained on it", "capsar-bert": "CAPSAR-BERT trained on it"}
 _SHORT = 3
 """Decimal places in the README."""
+_MAX_SHIFT = 0.05
+"""How far the mean confidence may be from the accuracy before the page names the set."""
 _DAGGER = "†"
 _TRAINING_USED = " (its training set was used)"
 
@@ -137,6 +140,20 @@ def neutral_shares(results: Results) -> str:
         if entries:
             rows.append([shown, *(number(entry["mean"]) for entry in entries)])
     return table(["set", "neutral aspects", "predicted neutral by `base`"], rows)
+
+
+def confidence_shift(results: Results) -> str:
+    """Return the sets on which the mean confidence of a model is far from its accuracy."""
+    lines = []
+    for name in BUNDLED:
+        far = []
+        for dataset, shown in (OUT_OF_DOMAIN | IN_DOMAIN).items():
+            own = _metrics(results, name, dataset)
+            shift = own["confidence"] - own["accuracy"]
+            if abs(shift) > _MAX_SHIFT:
+                far.append(f"{shown} ({signed(shift)})")
+        lines.append(f"`{name}`: {listed(far)}." if far else f"`{name}`: none.")
+    return bullets(lines)
 
 
 def few_rows(results: Results) -> str:
