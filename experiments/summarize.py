@@ -43,6 +43,8 @@ SUMMARY = RESULTS / "summary.json"
 STUDIES = ("best-on-test", "faithfulness", "out-of-domain", "few-rows", "overlap")
 """Result files other than run files that are summarized."""
 TASK = ("accuracy", "macro_f1")
+BERT_BASELINES = ("bert", "bert-mean")
+"""What CAPSAR-BERT is compared with, on the same encoder."""
 RANKING = ("p_at_1", "r_at_5", "map")
 SCORES = ("cosine", "dot")
 GOLDS = ("all", "same-polarity")
@@ -188,8 +190,11 @@ def summarize(
     }
     entries = [*_counts(), *_quoted()]
     for (row, encoder, protocol, dataset), some in groups.items():
-        base = groups.get((_base(row), encoder, protocol, dataset), [])
-        entries += [*_classification(some, base), *_robustness(some)]
+        entries += _classification(some)
+        for base in _bases(row):
+            if whole := groups.get((base, encoder, protocol, dataset)):
+                entries += _classification_gaps(some, base, whole)
+        entries += _robustness(some)
         entries += _detection(some, scores[encoder])
         if _is_main(some[0]):
             entries += _cases(some)
@@ -217,15 +222,17 @@ def _grouped(
     return groups
 
 
-def _base(row: str) -> str:
-    """Return the row with which a row is compared, on the same encoder."""
+def _bases(row: str) -> tuple[str, ...]:
+    """Return the rows with which a row is compared, on the same encoder."""
     if row in ("capsar", "bert"):
-        return ""
+        return ()
     if row == "capsar-bert-extended":
-        return "capsar-bert"
+        return ("capsar-bert",)
     if row.startswith("capsar-extended-"):
-        return "capsar-extended"
-    return "bert" if "bert" in row else "capsar"
+        return ("capsar-extended",)
+    if row.startswith("capsar-bert"):
+        return BERT_BASELINES
+    return ("bert",) if "bert" in row else ("capsar",)
 
 
 def _is_main(run: RunFile) -> bool:
@@ -280,31 +287,35 @@ def _quoted() -> Iterator[Entry]:
             yield make_entry("table2", metric, [], dataset=dataset, paper_value=value, **facts)
 
 
-def _classification(runs: list[RunFile], whole: list[RunFile]) -> Iterator[Entry]:
+def _classification(runs: list[RunFile]) -> Iterator[Entry]:
     first = runs[0]
     row: str = first["row"]
-    base = _base(row)
     printed = paper.CLASSIFICATION.get(_PRINTED_AS.get(row, row), {})
-    theirs = paper.CLASSIFICATION.get(base, {})
-    trained = [run for run in runs if not is_collapsed(run)]
     for metric in TASK:
-        name, path = (first["dataset"], metric), ("test", "metrics", metric)
-        own = by_seed(runs, *path)
-        yield make_entry("table2", metric, own.values(), run=first, paper_value=printed.get(name))
+        own = by_seed(runs, "test", "metrics", metric).values()
+        paper_value = printed.get((first["dataset"], metric))
+        yield make_entry("table2", metric, own, run=first, paper_value=paper_value)
         validation = by_seed(runs, "validation", f"validation_{metric}")
         yield from _entries("table2", first, {f"validation_{metric}": validation.values()})
-        if base:
-            known = row in paper.CLASSIFICATION and name in printed and name in theirs
-            gap = round(printed[name] - theirs[name], 4) if known else None
-            gaps = paired(own, by_seed(whole, *path))
-            yield make_entry("table2", f"{metric}_vs_{base}", gaps, run=first, paper_value=gap)
-            if len(trained) < len(runs):
-                gaps = paired(by_seed(trained, *path), by_seed(whole, *path))
-                name_of_gap = f"{metric}_vs_{base}_without_collapsed"
-                yield make_entry("table2", name_of_gap, gaps, run=first)
     path = ("test", "metrics", "classes")
     by_class = {f"f1_{one}": by_seed(runs, *path, str(one), "f1").values() for one in CLASSES}
     yield from _entries("table2", first, by_class)
+
+
+def _classification_gaps(runs: list[RunFile], base: str, whole: list[RunFile]) -> Iterator[Entry]:
+    """Yield the differences of a row to another, and those without collapsed runs."""
+    first = runs[0]
+    printed, theirs = (paper.CLASSIFICATION.get(row, {}) for row in (first["row"], base))
+    trained = [run for run in runs if not is_collapsed(run)]
+    for metric in TASK:
+        name, path = (first["dataset"], metric), ("test", "metrics", metric)
+        gap = round(printed[name] - theirs[name], 4) if name in printed and name in theirs else None
+        gaps = paired(by_seed(runs, *path), by_seed(whole, *path))
+        yield make_entry("table2", f"{metric}_vs_{base}", gaps, run=first, paper_value=gap)
+        if len(trained) < len(runs):
+            gaps = paired(by_seed(trained, *path), by_seed(whole, *path))
+            name_of_gap = f"{metric}_vs_{base}_without_collapsed"
+            yield make_entry("table2", name_of_gap, gaps, run=first)
 
 
 def is_collapsed(run: RunFile) -> bool:

@@ -23,6 +23,7 @@ ROWS = {
 }
 ENCODER_ROWS = {
     "bert": "BERT",
+    "bert-mean": "BERT, mean-pooled",
     "capsar-bert": "CAPSAR-BERT",
     "capsar-bert-pair": "CAPSAR-BERT, aspect also as second segment",
 }

@@ -219,14 +219,17 @@ def test_differences_are_computed_per_encoder() -> None:
         for seed, gap in enumerate(several)
         for row in ("bert", "capsar-bert")
     ]
+    runs.append(made_up("bert-minilm-mean-restaurant-0", 0.83, 0.6))
     entries = summarize(runs)
-    rise = pick(entries, encoder="all-MiniLM-L6-v2", metric="accuracy_vs_bert")
+    which = {"row": "capsar-bert", "encoder": "all-MiniLM-L6-v2"}
+    rise = pick(entries, metric="accuracy_vs_bert", **which)
     assert (rise["mean"], rise["n"]) == (pytest.approx(0.03), 3)
+    assert pick(entries, metric="accuracy_vs_bert-mean", **which)["mean"] == pytest.approx(-0.01)
     assert rise["paper"] == pytest.approx(0.8594 - 0.8476)
     shown = extensions.bert_differences(Results(entries, runs))
     assert (
-        "| Restaurant | all-MiniLM-L6-v2 | CAPSAR-BERT | accuracy | +.0300 [+.0052, +.0548] | 3 |"
-        " +.0118 | higher |"
+        "| Restaurant | all-MiniLM-L6-v2 | CAPSAR-BERT | BERT | accuracy "
+        "| +.0300 [+.0052, +.0548] | 3 | +.0118 | higher |"
     ) in shown
     assert "| accuracy | −.0250 [−.0885, +.0385] | 2 | +.0118 | too few seeds |" in shown
 
