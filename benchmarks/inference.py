@@ -37,7 +37,8 @@ from capsar.bundle import (
 )
 from capsar.config import ModelConfig
 from capsar.inference.analyzer import load
-from capsar.inference.engine import Engine, PaddedBatch
+from capsar.inference.engine import Engine
+from capsar.inference.inputs import PaddedBatch
 from capsar.themes.schema import as_themes
 from capsar.tokenizer import SEGMENTATION, WordTokenizer
 from measure import (

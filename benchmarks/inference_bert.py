@@ -24,7 +24,8 @@ from capsar.config import run_config
 from capsar.data.catalog import test_examples
 from capsar.evaluation.evaluate import evaluate, labeled
 from capsar.inference.analyzer import Analyzer, load
-from capsar.inference.engine import Engine, PaddedBatch
+from capsar.inference.engine import Engine
+from capsar.inference.inputs import PaddedBatch
 from capsar.model.network import Capsar
 from capsar.tokenizer import Encoding, tokenize_words
 from capsar.training.dataset import prepare_data

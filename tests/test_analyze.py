@@ -29,8 +29,7 @@ from capsar.errors import (
 )
 from capsar.inference.analyzer import Analyzer, load
 from capsar.inference.decoding import decode_capsules
-from capsar.inference.engine import PaddedBatch, batch_by_length
-from capsar.inference.inputs import Request
+from capsar.inference.inputs import PaddedBatch, Request, batch_by_length
 from capsar.schema import CLASSES, AspectSpan, Polarity
 from capsar.tokenizer import tokenize_words
 from capsar.training.initialize import load_network

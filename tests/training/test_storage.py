@@ -16,7 +16,8 @@ from tiny_bert import write_tiny_bert
 
 from capsar.bundle import CAPSULES, ENCODER, TOKENIZER, open_bundle, write_bundle
 from capsar.config import ModelConfig
-from capsar.inference.engine import Engine, PaddedBatch
+from capsar.inference.engine import Engine
+from capsar.inference.inputs import PaddedBatch
 from capsar.model.encoders import Transformer, load_pretrained
 from capsar.model.network import Batch, Capsar
 from capsar.schema import Example, find_mentions

@@ -28,7 +28,7 @@ from capsar.bulk.rows import read_parquet, read_text
 from capsar.bulk.scoring import Scorer
 from capsar.bulk.worker import Task, WorkerSetup, make_run_id, remove_scratch
 from capsar.errors import CapsarError, ConfigError
-from capsar.inference.engine import num_cores
+from capsar.inference.sessions import num_cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

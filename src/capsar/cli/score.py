@@ -94,7 +94,7 @@ def score_command(  # noqa: PLR0913
         from capsar.bulk.executors import RetryPolicy
         from capsar.bulk.job import ScoreOptions
         from capsar.bulk.run import EngineOptions, JobStoppedError, estimate, score
-        from capsar.inference.engine import num_cores
+        from capsar.inference.sessions import num_cores
     except ImportError as error:
         raise MissingExtraError("bulk", "Bulk scoring") from error
     options = ScoreOptions(

@@ -21,7 +21,7 @@ from capsar.inference.decoding import (
     FoundAspects,
     decode_capsules,
 )
-from capsar.inference.engine import CPU, Engine, read_number
+from capsar.inference.engine import Engine, read_number
 from capsar.inference.inputs import (
     Request,
     as_list,
@@ -31,6 +31,7 @@ from capsar.inference.inputs import (
     request_aspects,
 )
 from capsar.inference.rendering import AnalyzedText
+from capsar.inference.sessions import CPU
 from capsar.schema import CLASSES
 from capsar.themes.matcher import NO_THEME, StateFeatures, ThemeMatcher, fold
 from capsar.themes.schema import as_themes

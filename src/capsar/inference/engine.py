@@ -1,14 +1,10 @@
-"""Requests -> network outputs, with ONNX Runtime or, for the encoder, OpenVINO."""
+"""Requests -> network outputs: encode sentences once, then route, tag and pool their states."""
 
 from __future__ import annotations
 
-import os
-import tempfile
-import threading
 from dataclasses import dataclass
 from itertools import repeat
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import onnxruntime
@@ -16,7 +12,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 
 from capsar.bundle import CAPSULES, CONFIG, ENCODER, OPINIONS, SPANS, THEMES, TOKENIZER
-from capsar.errors import ArtifactError, ConfigError, DataError, MissingExtraError
+from capsar.errors import ArtifactError, ConfigError, DataError
 from capsar.inference.decoding import (
     aspect_distances,
     decode_opinions,
@@ -24,13 +20,14 @@ from capsar.inference.decoding import (
     opinion_window,
     span_scores,
 )
-from capsar.inference.inputs import Request
+from capsar.inference.inputs import MAX_BATCH_IDS, PaddedBatch, Request, batch_by_length
+from capsar.inference.sessions import CPU, STATES, open_graphs
 from capsar.schema import CLASSES, Polarity
 from capsar.themes.matcher import HEAD, StateFeatures
 from capsar.tokenizer import first_subwords, load_tokenizer, pool_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -42,16 +39,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-BACKENDS = ("onnxruntime", "openvino")
-CPU = ("CPUExecutionProvider",)
 _POOLING = {"similarity": "max", "aspect_scores": "max", "attributions": "sum"}
 """The optional word scores, and how scores of subwords are pooled to words."""
 
-_MAX_THREADS = 512
-_MAX_BATCH_SENTENCES = 64
-_MAX_BATCH_IDS = 8192
-_PADDED_IDS, _PADDED_SHARE = 32, 0.05
-"""The padding of a batch: at most so many ids, or this share of them."""
 _ROUTED_AT_ONCE = 2**20
 """Maximum number of ids times mentions over all aspects that are routed together."""
 _ROUTED_PER_ASPECT = 2**25
@@ -59,214 +49,6 @@ _ROUTED_PER_ASPECT = 2**25
 
 _TAGGED_AT_ONCE = 256
 """Maximum number of aspects whose opinion phrases are tagged together."""
-
-_STATES = ["states", "word_vectors"]
-_GRAPHS = {
-    ENCODER: ({"ids", "mask", "segments"}, {*_STATES}),
-    CAPSULES: (
-        {"states", "word_vectors", "mask", "words", "sentence", "first_words", "want_similarity",
-         "want_attributions"},
-        {"lengths", "similarity", "attributions"},
-    ),
-    SPANS: ({"states", "first_subwords", "word_mask", "similarity", "lengths"}, {"tags"}),
-    OPINIONS: (
-        {"states", "first_subwords", "positions", "mask", "aspect_words",
-         "aspect_weights", "distances", "attributions"},
-        {"tags"},
-    ),
-}  # fmt: skip
-"""The possible inputs and the outputs of each graph."""
-
-_EXTERNAL_DATA = "session.model_external_initializers_file_folder_path"
-"""The folder of a graph's external data: none. The default is the working directory."""
-_FOLD_WEIGHTS = "session.disable_quant_qdq"
-"""Dequantize weights stored as int8 once, when loading, and not in every run."""
-
-
-def num_cores() -> int:
-    """Return the number of cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-class _Graph(Protocol):
-    """A graph that threads may share."""
-
-    def run(self, names: list[str], feeds: Mapping[str, Any]) -> list[Any]:
-        """Return the named outputs as ONNX Runtime values; unknown feeds are ignored."""
-        ...
-
-
-class _Session:
-    """A graph on ONNX Runtime."""
-
-    def __init__(
-        self, bundle: Bundle, name: str, options: onnxruntime.SessionOptions, providers: list[str]
-    ) -> None:
-        self._name = name
-        # From memory, not from the file: the graph then has no folder to read other files from.
-        content = bundle.path(name).read_bytes()
-        try:
-            self._session = onnxruntime.InferenceSession(content, options, providers=providers)
-        except Exception as error:
-            raise ArtifactError(
-                f"{name} of the bundle {str(bundle.folder)!r} cannot be loaded: {error}. "
-                "Export the model again."
-            ) from error
-        self.inputs = [value.name for value in self._session.get_inputs()]
-        outputs = {value.name for value in self._session.get_outputs()}
-        known_inputs, known_outputs = _GRAPHS[name]
-        if not set(self.inputs) <= known_inputs or outputs != known_outputs:
-            raise ArtifactError(
-                f"{name} of the bundle {str(bundle.folder)!r} has the inputs {self.inputs} and "
-                f"outputs {sorted(outputs)}, expected {sorted(known_inputs)} and "
-                f"{sorted(known_outputs)}. Export the model again: `capsar export`."
-            )
-
-    def run(self, names: list[str], feeds: Mapping[str, Any]) -> list[Any]:
-        """Return the named outputs; feeds are arrays or outputs of other graphs."""
-        values = {
-            name: onnxruntime.OrtValue.ortvalue_from_numpy(feed)
-            if isinstance(feed := feeds[name], np.ndarray)
-            else feed
-            for name in self.inputs
-        }
-        try:
-            found: list[Any] = self._session.run_with_ort_values(names, values)
-        except Exception as error:  # ONNX Runtime has many exception types
-            raise _run_error(self._name, error) from error
-        return found
-
-
-class _OpenVinoEncoder:
-    """The encoder on OpenVINO, in bf16 if the CPU supports it."""
-
-    def __init__(self, bundle: Bundle, inputs: list[str], threads: int) -> None:
-        if "subwords" not in bundle.config:
-            raise ConfigError(
-                "The backend 'openvino' is for transformers: in bf16, predictions of a recurrent "
-                "encoder would depend on the batch. Omit `backend`."
-            )
-        try:
-            import openvino
-        except ImportError as error:
-            raise MissingExtraError("openvino", "The backend 'openvino'") from error
-        core = openvino.Core()
-        has_bf16 = "BF16" in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
-        settings = {
-            "INFERENCE_PRECISION_HINT": "bf16" if has_bf16 else "f32",
-            "INFERENCE_NUM_THREADS": threads,
-            "NUM_STREAMS": 1,
-        }
-        try:
-            graph = core.read_model(_dequantized_encoder(bundle))
-            self._compiled = core.compile_model(graph, "CPU", settings)
-        except RuntimeError as error:
-            raise ArtifactError(
-                f"OpenVINO cannot load {ENCODER} of {str(bundle.folder)!r}: {error}. "
-                "Omit `backend` to use ONNX Runtime."
-            ) from error
-        self._inputs = inputs
-        self._thread = threading.local()
-
-    def run(self, names: list[str], feeds: Mapping[str, Any]) -> list[Any]:
-        """Return the named outputs."""
-        request = getattr(self._thread, "request", None)
-        if request is None:
-            request = self._thread.request = self._compiled.create_infer_request()
-        try:
-            found = request.infer({name: feeds[name] for name in self._inputs})
-        except RuntimeError as error:
-            raise _run_error(ENCODER, error) from error
-        # The request reuses its buffers, so outputs are copied.
-        return [onnxruntime.OrtValue.ortvalue_from_numpy(np.array(found[name])) for name in names]
-
-
-def _session_options(threads: int) -> onnxruntime.SessionOptions:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 4  # errors are raised, so they need not be printed
-    options.add_session_config_entry(_EXTERNAL_DATA, os.devnull)
-    options.add_session_config_entry(_FOLD_WEIGHTS, "1")
-    return options
-
-
-def _dequantized_encoder(bundle: Bundle) -> bytes:
-    """Return the encoder with float weights.
-
-    OpenVINO would compute with int8 weights directly, and with bf16 it has crashed the process.
-    """
-    content = bundle.path(ENCODER).read_bytes()
-    if bundle.config.get("store") != "int8":
-        return content
-    options = _session_options(1)
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / ENCODER
-        options.optimized_model_filepath = str(path)
-        onnxruntime.InferenceSession(content, options, providers=list(CPU))
-        return path.read_bytes()
-
-
-def _run_error(name: str, error: Exception) -> ArtifactError:
-    return ArtifactError(
-        f"{name} could not be run: {error}. If memory was short, pass shorter texts; otherwise "
-        "export the model again: `capsar export`."
-    )
-
-
-def batch_by_length(lengths: Sequence[int]) -> list[list[int]]:
-    """Return the indices of sentences in batches of similar length.
-
-    Padding costs as much as text, and a batch more than a few sentences wide hardly saves time, so
-    a batch ends before its padding exceeds a few ids.
-    """
-    batches: list[list[int]] = []
-    num_ids = 0
-    for row in sorted(range(len(lengths)), key=lambda row: lengths[row]):
-        size = len(batches[-1]) if batches else _MAX_BATCH_SENTENCES
-        padded = (size + 1) * lengths[row]  # earlier rows are shorter
-        padding = padded - lengths[row] - num_ids
-        is_full = size == _MAX_BATCH_SENTENCES or padded > _MAX_BATCH_IDS
-        if is_full or padding > max(_PADDED_IDS, _PADDED_SHARE * padded):
-            batches.append([])
-            num_ids = 0
-        batches[-1].append(row)
-        num_ids += lengths[row]
-    return batches
-
-
-@dataclass(frozen=True, slots=True)
-class PaddedBatch:
-    """Encodings padded to one length; all arrays are (S, T)."""
-
-    ids: NDArray[np.int64]
-    mask: NDArray[np.bool_]
-    """Whether an id is not padding."""
-    words: NDArray[np.int64]
-    """The word of each id; -1 for none."""
-    segments: NDArray[np.int64]
-
-    @classmethod
-    def from_encodings(cls, encodings: Sequence[Encoding], window: int = 0) -> PaddedBatch:
-        """Pad encodings to the longest one or, if that exceeds the window, to whole windows."""
-        width = max(1, *(len(encoding.ids) for encoding in encodings))
-        if window and width > window:
-            width += -width % window
-        shape = (len(encodings), width)
-        batch = cls(
-            ids=np.zeros(shape, dtype=np.int64),
-            mask=np.zeros(shape, dtype=bool),
-            words=np.full(shape, -1, dtype=np.int64),
-            segments=np.zeros(shape, dtype=np.int64),
-        )
-        for row, encoding in enumerate(encodings):
-            size = len(encoding.ids)
-            batch.ids[row, :size] = encoding.ids
-            batch.mask[row, :size] = True
-            batch.words[row, :size] = encoding.words
-            batch.segments[row, :size] = encoding.segments
-        return batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,33 +118,14 @@ class Engine:
         providers: Sequence[str] = CPU,
         backend: str = "onnxruntime",
     ) -> None:
-        if type(threads) is not int or not 1 <= threads <= _MAX_THREADS:
-            raise ConfigError(f"threads must be from 1 to {_MAX_THREADS}, got {threads!r}")
-        if backend not in BACKENDS:
-            raise ConfigError(f"backend must be one of {', '.join(BACKENDS)}; got {backend!r}")
-        chosen = [providers] if isinstance(providers, str) else list(providers)
-        available = onnxruntime.get_available_providers()
-        unknown = set(chosen) - set(available)
-        if unknown:
-            raise ConfigError(
-                f"Providers {sorted(unknown)} are not available; available: {', '.join(available)}"
-            )
-        options = _session_options(threads)
-        # ONNX Runtime opens the encoder in any case, because it refuses external data.
-        encoder = _Session(bundle, ENCODER, options, chosen)
-        self._encoder: _Graph = encoder
-        if backend == "openvino":
-            self._encoder = _OpenVinoEncoder(bundle, encoder.inputs, threads)
-        self._capsules = _Session(bundle, CAPSULES, options, chosen)
-        self.has_span_head = SPANS in bundle.files
-        self._spans = _Session(bundle, SPANS, options, chosen) if self.has_span_head else None
+        graphs = open_graphs(bundle, threads=threads, providers=providers, backend=backend)
+        self._encoder, self._capsules = graphs[ENCODER], graphs[CAPSULES]
+        self._spans, self._opinions = graphs.get(SPANS), graphs.get(OPINIONS)
+        self.has_span_head = self._spans is not None
+        self.has_opinion_head = self._opinions is not None
         self.tokenizer = load_tokenizer(bundle.path(TOKENIZER), bundle.config)
         self._span_bias = read_number(bundle, "span_bias", 0.0)
         self._span_threshold = read_number(bundle, "span_threshold", 0.0)
-        self.has_opinion_head = OPINIONS in bundle.files
-        self._opinions = (
-            _Session(bundle, OPINIONS, options, chosen) if self.has_opinion_head else None
-        )
         self._opinion_bias = read_number(bundle, "opinion_bias", 0.0)
         self.theme_head: dict[str, NDArray[np.float32]] | None = None
         """The weights of the theme head, if the bundle has one."""
@@ -560,7 +323,7 @@ class Engine:
         if self.tokenizer.window and batch.ids.shape[1] > self.tokenizer.window:
             states, word_vectors = self._encode_windows(arrays)
         else:
-            states, word_vectors = self._encoder.run(_STATES, arrays)
+            states, word_vectors = self._encoder.run(STATES, arrays)
         return EncodedBatch(states, word_vectors, batch.words)
 
     def _encode_windows(self, arrays: dict[str, NDArray[Any]]) -> list[Any]:
@@ -569,10 +332,10 @@ class Engine:
         windows = {name: array.reshape(-1, window) for name, array in arrays.items()}
         used = np.flatnonzero(windows["mask"].any(1))  # windows that are not only padding
         joined: list[NDArray[np.float32]] = []
-        at_once = max(1, _MAX_BATCH_IDS // window)
+        at_once = max(1, MAX_BATCH_IDS // window)
         for start in range(0, len(used), at_once):
             some = used[start : start + at_once]
-            found = self._encoder.run(_STATES, {name: w[some] for name, w in windows.items()})
+            found = self._encoder.run(STATES, {name: w[some] for name, w in windows.items()})
             for number, value in enumerate(found):
                 rows = value.numpy()  # (some, window, H or E)
                 if len(joined) <= number:

@@ -1,4 +1,4 @@
-"""Texts and aspects -> requests: validate them, split reviews, locate mentions."""
+"""Texts and aspects -> requests in batches: validate, split reviews, locate mentions, pad."""
 
 from __future__ import annotations
 
@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
+
+    from capsar.tokenizer import Encoding
+
+MAX_BATCH_IDS = 8192
+_MAX_BATCH_SENTENCES = 64
+_PADDED_IDS, _PADDED_SHARE = 32, 0.05
+"""The padding of a batch: at most so many ids, or this share of them."""
 
 Aspect = str | AspectSpan
 """An aspect as its exact characters (every occurrence is a mention), or as one position."""
@@ -186,3 +193,57 @@ class _Windows:
                 words += some
                 windowed = windowed or flag
         return (words, windowed) if words else (tokenize_words(self._text), False)
+
+
+def batch_by_length(lengths: Sequence[int]) -> list[list[int]]:
+    """Return the indices of sentences in batches of similar length.
+
+    Padding costs as much as text, and a batch more than a few sentences wide hardly saves time, so
+    a batch ends before its padding exceeds a few ids.
+    """
+    batches: list[list[int]] = []
+    num_ids = 0
+    for row in sorted(range(len(lengths)), key=lambda row: lengths[row]):
+        size = len(batches[-1]) if batches else _MAX_BATCH_SENTENCES
+        padded = (size + 1) * lengths[row]  # earlier rows are shorter
+        padding = padded - lengths[row] - num_ids
+        is_full = size == _MAX_BATCH_SENTENCES or padded > MAX_BATCH_IDS
+        if is_full or padding > max(_PADDED_IDS, _PADDED_SHARE * padded):
+            batches.append([])
+            num_ids = 0
+        batches[-1].append(row)
+        num_ids += lengths[row]
+    return batches
+
+
+@dataclass(frozen=True, slots=True)
+class PaddedBatch:
+    """Encodings padded to one length; all arrays are (S, T)."""
+
+    ids: NDArray[np.int64]
+    mask: NDArray[np.bool_]
+    """Whether an id is not padding."""
+    words: NDArray[np.int64]
+    """The word of each id; -1 for none."""
+    segments: NDArray[np.int64]
+
+    @classmethod
+    def from_encodings(cls, encodings: Sequence[Encoding], window: int = 0) -> PaddedBatch:
+        """Pad encodings to the longest one or, if that exceeds the window, to whole windows."""
+        width = max(1, *(len(encoding.ids) for encoding in encodings))
+        if window and width > window:
+            width += -width % window
+        shape = (len(encodings), width)
+        batch = cls(
+            ids=np.zeros(shape, dtype=np.int64),
+            mask=np.zeros(shape, dtype=bool),
+            words=np.full(shape, -1, dtype=np.int64),
+            segments=np.zeros(shape, dtype=np.int64),
+        )
+        for row, encoding in enumerate(encodings):
+            size = len(encoding.ids)
+            batch.ids[row, :size] = encoding.ids
+            batch.mask[row, :size] = True
+            batch.words[row, :size] = encoding.words
+            batch.segments[row, :size] = encoding.segments
+        return batch

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from capsar.bundle import DEFAULT_MODEL, name_of
 from capsar.errors import ConfigError
-from capsar.inference.engine import num_cores
+from capsar.inference.sessions import num_cores
 
 if TYPE_CHECKING:
     from pathlib import Path
