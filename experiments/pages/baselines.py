@@ -125,7 +125,7 @@ def setfit(results: Results) -> str:
         if (entry := _entry(results, system, "accuracy"))
     ]
     return paragraph(
-        f"""SetFit-ABSA was trained once, on {rows} labelled terms: {steps} steps of contrastive
+        f"""SetFit-ABSA was trained once, on {rows} labeled terms: {steps} steps of contrastive
         learning on {batch} pairs each for either model, then its heads on {aspects} candidate
         aspects and {polarities} polarities, in {minutes} minutes of one core. Seeds behind the mean
         quality: {listed(seeds)}."""

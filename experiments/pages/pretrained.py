@@ -157,7 +157,7 @@ def confidence_shift(results: Results) -> str:
 
 
 def few_rows(results: Results) -> str:
-    """Return `base` fine-tuned on 200 labelled rows of Laptop."""
+    """Return `base` fine-tuned on 200 labeled rows of Laptop."""
     metrics = ("accuracy", "macro_f1", "span_f1", "joint_f1")
     rows = []
     for prefix, shown in {"": "test set", "rest_": "training rows not drawn"}.items():
@@ -211,13 +211,11 @@ def frequent_aspects(results: Results) -> str:
         parts.append(paragraph(f"`{name}`: {names}."))
         reading = found["reading"]
         if reading:
-            said = [
-                f"{what}: {listed(reading[key]) if reading[key] else 'none'}"
-                for key, what in (
-                    ("not_nouns", "verbs or adjectives"), ("no_aspects", "no aspects"),
-                )
-            ]  # fmt: skip
-            parts.append(paragraph(f"A reader called of these {'; '.join(said)}."))
+            verbs, others = (
+                listed(reading[key]) if reading[key] else "none"
+                for key in ("not_nouns", "no_aspects")
+            )
+            parts.append(f"Verbs or adjectives, by the reader: {verbs}. Not aspects: {others}.")
     return "\n\n".join(parts)
 
 

@@ -71,7 +71,7 @@ def overview(results: Results) -> str:
 
 
 def table1(results: Results) -> str:
-    """Return the numbers of labelled aspects."""
+    """Return the numbers of labeled aspects."""
     rows = []
     for dataset, shown in DATASETS.items():
         for part in ("train", "test"):
