@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from summarize import Results
 
 _COLUMNS = ("macro_f1", "ece", "confidence", "span_f1", "joint_f1", "ars")
+_BASELINES = ("vader", "majority")
 _PREVIOUS = {f"{name}-previous": f"`{name}` of 0.1.0" for name in BUNDLED}
 _LABELS = {
     **{name: f"`{name}`" for name in BUNDLED},
@@ -67,26 +68,22 @@ def out_of_domain(results: Results) -> str:
 
 
 def readme(results: Results) -> str:
-    """Return polarity and span metrics of models and baselines, set by set."""
-    named = [*BUNDLED, *_PREVIOUS, "vader", "majority"]
-    polarity, spans = [], []
-    for dataset, name in (OUT_OF_DOMAIN | IN_DOMAIN).items():
-        shown = f"{name}{_TRAINING_USED}" if dataset in IN_DOMAIN else name
-        found = {row: _metrics(results, row, dataset) for row in named}
-        polarity.append([shown, *(_polarity(found[row], marked=row in BUNDLED) for row in named)])
-        rows = [*BUNDLED, *_PREVIOUS]
-        if all("span_f1" in found[row] for row in rows):
-            spans.append([shown, *(_short(found[row]["span_f1"]) for row in rows)])
-    labels = [_LABELS[row] for row in named]
+    """Return polarity and span metrics of models and baselines on the out-of-domain sets."""
+    rows = []
+    for dataset, shown in OUT_OF_DOMAIN.items():
+        found = {row: _metrics(results, row, dataset) for row in (*BUNDLED, *_BASELINES)}
+        polarity = [_polarity(own, marked=row in BUNDLED) for row, own in found.items()]
+        spans = [
+            _short(found[row]["span_f1"]) if "span_f1" in found[row] else "" for row in BUNDLED
+        ]
+        rows.append([shown, *polarity, *spans])
+    labels = [_LABELS[row] for row in (*BUNDLED, *_BASELINES)]
+    header = ["accuracy / macro-F1", *labels, *(f"`{name}`: span F1" for name in BUNDLED)]
     missed = [
         f"`{name}`: {listed(sets)}" for name in BUNDLED if (sets := _not_above_vader(results, name))
     ]
     note = f"{_DAGGER} not significantly more accurate than VADER ({'; '.join(missed)})."
-    return "\n\n".join([
-        table(["accuracy / macro-F1", *labels], polarity),
-        *([note] if missed else []),
-        table(["exact span F1", *labels[: len(rows)]], spans),
-    ])  # fmt: skip
+    return "\n\n".join([table(header, rows), *([note] if missed else [])])
 
 
 def _metrics(results: Results, row: str, dataset: str) -> dict[str, float]:
