@@ -51,7 +51,7 @@ def measure_reading(kind: str, size: int, folder: Path) -> dict[str, float]:
     results = []
     for wanted in (size // SMALLER, size):
         path = folder / f"generated-{wanted}.{kind}"
-        write_labelled(path, wanted)
+        write_labeled(path, wanted)
         results.append(run_fresh(__file__, "read", path))
         path.unlink()
     small, large = results
@@ -64,8 +64,8 @@ def measure_reading(kind: str, size: int, folder: Path) -> dict[str, float]:
     }
 
 
-def write_labelled(path: Path, size: int) -> None:
-    """Write a labelled file of at least `size` bytes with distinct records."""
+def write_labeled(path: Path, size: int) -> None:
+    """Write a labeled file of at least `size` bytes with distinct records."""
     head, tail = ("<sentences>\n", "</sentences>\n") if path.suffix == ".xml" else ("", "")
     with path.open("w", encoding="utf-8") as stream:
         stream.write(head or "text,aspect,polarity\n")
@@ -205,7 +205,7 @@ def reviews(_: Path) -> dict[str, float]:
 
 
 def long_review(size: int) -> str:
-    """Join real, unlabelled reviews, one paragraph each."""
+    """Join real, unlabeled reviews, one paragraph each."""
 
     def paragraphs() -> Iterator[str]:
         folder = Path(os.environ["CAPSAR_DATA"]) / "data" / "unlabelled" / "fdu-mtl"

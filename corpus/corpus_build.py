@@ -159,7 +159,7 @@ def to_jsonl(sentences: list[Sentence]) -> bytes:
 def catalog_entry(corpus: dict[str, list[Sentence]]) -> str:
     """Return the corpus' entry in the catalog."""
     parts = [
-        '[[dataset]]\nname = "capsar-corpus"\nkind = "labelled"\n'
+        '[[dataset]]\nname = "capsar-corpus"\nkind = "labeled"\n'
         'description = "Review sentences of many domains, written and annotated for this project, '
         "and sentences of Bing Liu's reviews annotated under the same guideline.\"\n"
         f'license = "{LICENSE}"\nhome = "corpus/ of this project"\n'

@@ -1,4 +1,4 @@
-"""Unlabelled lines of pros and cons, and files of examples to train on."""
+"""Unlabeled lines of pros and cons, and files of examples to train on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROS_CONS = "bing-liu-pros-cons"
 _SIDES = {Polarity.POSITIVE: "IntegratedPros.txt", Polarity.NEGATIVE: "IntegratedCons.txt"}
 _TAG = re.compile(r"</?(?:Pros|Cons)>")
 HELD = CONFIGS / "held-sentences.json"
-"""Hashes of labelled sentences that also occur in a test set of the paper."""
+"""Hashes of labeled sentences that also occur in a test set of the paper."""
 
 
 def labels_path(name: str) -> Path:

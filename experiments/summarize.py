@@ -497,7 +497,7 @@ def _set_metrics(found: dict[str, Any]) -> dict[str, float]:
 
 
 def _few_rows(study: dict[str, Any]) -> Iterator[Entry]:
-    """`base` fine-tuned on few labelled rows: on the test set, and on the rows not drawn."""
+    """`base` fine-tuned on few labeled rows: on the test set, and on the rows not drawn."""
     metrics: dict[str, list[float]] = {}
     for run in study.get("runs", ()):
         for prefix, own, untouched in (

@@ -27,7 +27,7 @@ EVALUATED = ("setfit",)
 
 @dataclass(frozen=True, slots=True)
 class EvaluationSet:
-    """Distinct sentences with the spans and polarities of their labelled aspects."""
+    """Distinct sentences with the spans and polarities of their labeled aspects."""
 
     sentences: list[TermSentence]
     spans: list[list[Span]]

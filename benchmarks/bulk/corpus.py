@@ -25,7 +25,7 @@ EXACT = ("text", "start", "end", "polarity")
 
 
 def sentences() -> list[str]:
-    """Return unlabelled sentences of ordinary length."""
+    """Return unlabeled sentences of ordinary length."""
     folder = Path(os.environ["CAPSAR_DATA"]) / "data" / "unlabelled"
     yelp = [
         line.split("\t")[1]

@@ -164,7 +164,7 @@ def ratios(folder: Path, rows: int = 200_000, turns: int = 3) -> dict[str, float
 
 def csv(folder: Path, rows: int = 3_000) -> dict[str, float]:
     """Score product reviews in one CSV file with `base`, by one worker and two; then kill two."""
-    source, texts = folder / "reviews.csv", unlabelled_reviews(rows)
+    source, texts = folder / "reviews.csv", unlabeled_reviews(rows)
     table = pa.table({"id": range(rows), "review": texts})
     pcsv.write_csv(table, source)
     seconds = {}
@@ -199,7 +199,7 @@ def score_command(source: Path, output: Path, workers: int) -> list[str]:
     return [sys.executable, "-m", "capsar", "score", str(source), str(output), *options]
 
 
-def unlabelled_reviews(number: int) -> list[str]:
+def unlabeled_reviews(number: int) -> list[str]:
     """Return product reviews that may be read for measuring only."""
     texts: list[str] = []
     files = sorted((data_folder() / "data" / "unlabelled" / "fdu-mtl").iterdir())

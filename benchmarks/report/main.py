@@ -2,7 +2,7 @@
 
 `truth` reports on synthetic corpora with known shares, and counts how often intervals contain them
 and how often equal groups are called different. `drivers` does the same for known effects on the
-rating. `languages` identifies the language of reviews. `labelled` compares predicted with labelled
+rating. `languages` identifies the language of reviews. `labeled` compares predicted with labeled
 shares of the frequent aspects of test sets. `scale` reports on 500,000 and on 5,000,000 scored
 rows, each in a fresh process. Each part adds its metrics to `results/report.json`.
 """
@@ -170,8 +170,8 @@ def languages() -> dict[str, float]:
     return metrics | {"languages_per_s": len(english) / (time.perf_counter() - start)}
 
 
-def labelled() -> dict[str, float]:
-    """Return how often intervals contain the labelled share, and the mean error of shares."""
+def interval_coverage() -> dict[str, float]:
+    """Return how often intervals contain the labeled share, and the mean error of shares."""
     metrics: dict[str, float] = {}
     for model in MODELS:
         analyzer = load(model)
@@ -187,9 +187,9 @@ def labelled() -> dict[str, float]:
             inside.append((low <= true) & (true <= high))
             errors.append(abs(counts.shares() - true))
         metrics |= {
-            f"labelled_intervals_{model}": sum(part.size for part in inside),
-            f"labelled_coverage_{model}": float(np.concatenate(inside).mean()),
-            f"labelled_error_{model}": float(np.concatenate(errors).mean()),
+            f"labeled_intervals_{model}": sum(part.size for part in inside),
+            f"labeled_coverage_{model}": float(np.concatenate(inside).mean()),
+            f"labeled_error_{model}": float(np.concatenate(errors).mean()),
         }
     return metrics
 
@@ -197,7 +197,7 @@ def labelled() -> dict[str, float]:
 def _by_aspect(
     names: list[str], labels: list[int], predicted: list[int]
 ) -> tuple[NDArray[np.float64], AspectCounts]:
-    """Return the labelled shares (A, C) of frequent aspects, and the counts of predictions."""
+    """Return the labeled shares (A, C) of frequent aspects, and the counts of predictions."""
     frequent = [name for name in dict.fromkeys(names) if names.count(name) >= MIN_MENTIONS]
     counts = np.zeros((2, len(frequent), len(CLASSES)))
     for name, label, prediction in zip(names, labels, predicted, strict=True):
@@ -249,7 +249,7 @@ if __name__ == "__main__":
                 "truth": truth,
                 "drivers": drivers,
                 "languages": languages,
-                "labelled": labelled,
+                "labeled": interval_coverage,
             }
             parts["scale"] = scale
             metrics = parts[name]()

@@ -109,7 +109,7 @@ def previous_bundle(name: str) -> Path:
 
 
 def is_right(model: Predictor, examples: Sequence[Example]) -> NDArray[np.bool_]:
-    """Return whether the polarity of each labelled example is predicted."""
+    """Return whether the polarity of each labeled example is predicted."""
     chosen = labeled(examples)
     gold = np.array([CLASSES.index(e.polarity) for e in chosen if e.polarity])
     right: NDArray[np.bool_] = model.predict_lengths(chosen).argmax(-1) == gold

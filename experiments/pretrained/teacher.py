@@ -4,10 +4,10 @@
     python experiments/pretrained/teacher.py record --seed 0
 
 `record` writes `experiments/teachers/mpnet-SEED.npz`: capsule lengths and tag probabilities of the
-training data and of Bing Liu's unlabelled lines of pros and cons, by hashes of the texts. The
+training data and of Bing Liu's unlabeled lines of pros and cons, by hashes of the texts. The
 bundled models are trained from these files, without the teacher itself. `--part 0/2` and `--part
 1/2` compute one half each, in two processes; the last one writes the file. The first seed decides
-which spans of unlabelled text are labelled.
+which spans of unlabeled text are labeled.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def examples_of(text: str, probabilities: NDArray[np.float32]) -> Iterator[Examp
 
 
 def write_pseudo_labels(teachers: Sequence[str]) -> dict[str, int]:
-    """Write the unlabelled lines with the aspects and polarities that teachers give.
+    """Write the unlabeled lines with the aspects and polarities that teachers give.
 
     A line of pros (or cons) with a negative (positive) aspect is excluded.
     """

@@ -1,4 +1,4 @@
-"""Fine-tune `base` on 200 labelled rows: `python experiments/studies/few_rows.py`.
+"""Fine-tune `base` on 200 labeled rows: `python experiments/studies/few_rows.py`.
 
 Five times, 200 rows of SemEval-14 Laptop's training set are drawn into a file, as a user would
 bring them, and `base` is fine-tuned on it; a fifth of the rows selects the epoch. Each model is

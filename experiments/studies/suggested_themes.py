@@ -1,6 +1,6 @@
 """Suggested themes on real reviews: `python experiments/studies/suggested_themes.py draw`.
 
-Scores 2,000 unlabelled reviews of each of three domains, suggests themes for each domain, and draws
+Scores 2,000 unlabeled reviews of each of three domains, suggests themes for each domain, and draws
 200 mentions from its ten largest themes into `runs/suggested/mentions.tsv`. A reader marks each
 with `y` or `n`: is the mention of this theme, as its terms describe it? `count FILE` writes the
 shares to `results/suggested-themes.json`, without text.

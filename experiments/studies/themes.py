@@ -66,7 +66,7 @@ MEMD = {
 
 @dataclass
 class Sentence:
-    """A sentence with its labelled themes and their polarities."""
+    """A sentence with its labeled themes and their polarities."""
 
     text: str
     explicit: dict[str, set[str]]

@@ -207,7 +207,7 @@ class TrainConfig:
     """Trained models, by name or folder, or files of their recorded outputs (`.npz`), whose mean
     capsule lengths are soft targets."""
     distill_weight: float = 0.5
-    """Weight of the soft targets in the loss of a labelled example; the labels have the rest."""
+    """Weight of the soft targets in the loss of a labeled example; the labels have the rest."""
     distill_tags: bool = False
     """Whether the teachers' tag probabilities are soft targets of the span extraction head too."""
     max_grad_norm: float = 0.0
@@ -233,7 +233,7 @@ class DataConfig:
     """Further sources in which not every aspect is marked: used for polarity, not for span
     extraction."""
     pseudo_labeled: Sources = ()
-    """Further sources, labelled by teachers: with `train.teacher`, soft targets replace these
+    """Further sources, labeled by teachers: with `train.teacher`, soft targets replace these
     labels."""
     weights: Weights = field(default_factory=dict)
     """Weights of training sources in the loss, by their names in `train`,

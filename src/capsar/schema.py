@@ -87,7 +87,7 @@ class AspectSpan:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """The labelled sentiment toward one aspect of one sentence.
+    """The labeled sentiment toward one aspect of one sentence.
 
     A sentence with three aspects is three examples that share its text. A sentence without opinions
     has neither spans nor polarity; an aspect that the text does not mention has a polarity and no

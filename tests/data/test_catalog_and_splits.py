@@ -239,7 +239,7 @@ def test_a_check_compares_a_bounded_number_of_sentences(
     report, texts = check_file(path)
     assert not report.compared_all
     assert report.examples == 4
-    assert texts == {}  # nothing is labelled
+    assert texts == {}  # nothing is labeled
 
 
 def test_a_check_of_an_unknown_format_is_an_error(tmp_path: Path) -> None:

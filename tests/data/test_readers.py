@@ -513,7 +513,7 @@ def test_a_named_field_that_no_json_record_has_is_an_error(write: Write) -> None
      ("text,term,polarity", "aspect"), ("text,aspect,polarity", ""),
      ("text,start,end,polarity", "")],
 )  # fmt: skip
-def test_labelled_data_without_label_columns_is_refused_at_the_header(
+def test_labeled_data_without_label_columns_is_refused_at_the_header(
     write: Write, header: str, option: str
 ) -> None:
     row = {"text": "Cold soup", "aspect": "soup", "start": "5", "end": "9", "polarity": "negative"}
@@ -525,7 +525,7 @@ def test_labelled_data_without_label_columns_is_refused_at_the_header(
     assert not bad(list(read_rows(path)))
 
 
-def test_labelled_json_lines_without_any_label_are_refused(write: Write) -> None:
+def test_labeled_json_lines_without_any_label_are_refused(write: Write) -> None:
     path = write("k.jsonl", b'{"text": "x"}\n')
     assert "--polarity-column" in bad(list(read_rows(path, labeled=True)))[0].reason
     assert not bad(list(read_rows(write("k.jsonl", samples.JSONL), labeled=True))[:4])

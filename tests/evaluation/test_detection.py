@@ -32,13 +32,13 @@ TEXT = "The hot soup was cold but the staff were lovely."
 NEGATIVE, NEUTRAL, POSITIVE = Polarity.NEGATIVE, Polarity.NEUTRAL, Polarity.POSITIVE
 
 
-def labelled(text: str, aspect: str, polarity: Polarity) -> Example:
+def labeled(text: str, aspect: str, polarity: Polarity) -> Example:
     return Example(text, find_mentions(text, aspect), polarity)
 
 
 def sentence() -> GoldSentence:
     """Words 1, 2 (hot soup) negative, word 7 (staff) positive, of 11."""
-    examples = [labelled(TEXT, "hot soup", NEGATIVE), labelled(TEXT, "staff", POSITIVE)]
+    examples = [labeled(TEXT, "hot soup", NEGATIVE), labeled(TEXT, "staff", POSITIVE)]
     (found,) = gold_sentences(examples)
     return found
 
@@ -58,12 +58,12 @@ def scored(lengths: list[float], *rows: list[float]) -> CapsuleScores:
 def test_gold_words_are_collected_by_distinct_sentence() -> None:
     other = "Soup, soup!"
     examples = [
-        labelled(TEXT, "hot soup", NEGATIVE),
-        labelled(other, "Soup", POSITIVE),
-        labelled(TEXT, "staff", POSITIVE),
-        labelled("Only a clash of views.", "views", Polarity.CONFLICT),
-        Example("Nothing is labelled here."),
-        labelled(TEXT, "soup was", NEGATIVE),
+        labeled(TEXT, "hot soup", NEGATIVE),
+        labeled(other, "Soup", POSITIVE),
+        labeled(TEXT, "staff", POSITIVE),
+        labeled("Only a clash of views.", "views", Polarity.CONFLICT),
+        Example("Nothing is labeled here."),
+        labeled(TEXT, "soup was", NEGATIVE),
     ]
     found = gold_sentences(examples)
     assert [s.text for s in found] == [TEXT, other]

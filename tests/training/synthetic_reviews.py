@@ -1,4 +1,4 @@
-"""Synthetic labelled reviews that a small network learns in seconds."""
+"""Synthetic labeled reviews that a small network learns in seconds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OPINIONS = {
 
 
 def write_reviews(path: Path, number: int, seed: int = 0) -> Path:
-    """Write sentences with two aspects each, one of them labelled."""
+    """Write sentences with two aspects each, one of them labeled."""
     generator = random.Random(seed)
     with path.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)

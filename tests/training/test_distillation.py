@@ -272,7 +272,7 @@ def test_teachers_need_a_capsule_head(reviews: Path) -> None:
 
 
 def test_recorded_outputs_replace_the_teacher(tmp_path: Path, reviews: Path) -> None:
-    """A pseudo-labelled text is trained on the teacher's outputs alone, in eight bits."""
+    """A pseudo-labeled text is trained on the teacher's outputs alone, in eight bits."""
     prepared = prepare_data(configure(reviews).data)
     inputs = prepared.splits.train[:12]
     texts = list(dict.fromkeys(example.text for example in inputs))
@@ -310,7 +310,7 @@ def test_tag_distillation_loss_matches_hand_computed_values() -> None:
     torch.testing.assert_close(tag_distillation_loss(logits, teacher), torch.tensor([expected]))
 
 
-def test_pseudo_labelled_sentences_are_trained_on(reviews: Path, tmp_path: Path) -> None:
+def test_pseudo_labeled_sentences_are_trained_on(reviews: Path, tmp_path: Path) -> None:
     path = tmp_path / "pseudo.jsonl"
     rows = [
         {

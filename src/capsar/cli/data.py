@@ -24,7 +24,7 @@ _Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 @app.command("list")
 def list_command(*, json: _Json = False) -> None:
-    """List the datasets of the catalog, their licences, and which files are present.
+    """List the datasets of the catalog, their licenses, and which files are present.
 
     Files are expected below the folder in CAPSAR_DATA. With `--json`, the path, checksum and source
     of every file are included.
@@ -49,7 +49,7 @@ def list_command(*, json: _Json = False) -> None:
         parts = (file.part + " (missing)" * (file in missing) for file in dataset.files)
         typer.secho(dataset.name, bold=True, nl=False)
         typer.echo(f"  {dataset.description}\n    parts: {', '.join(parts)}")
-        typer.echo(f"    licence: {dataset.license}")
+        typer.echo(f"    license: {dataset.license}")
         for file in missing:
             typer.echo(f"    get {file.path}: {file.where()}\n      sha256 {file.sha256}")
 
@@ -65,7 +65,7 @@ def check_command(  # noqa: PLR0913
     polarity_column: Annotated[str, typer.Option(help="Of CSV, Excel and JSONL.")] = "polarity",
     encoding: Annotated[str, typer.Option(help="Of CSV, JSONL and plain files.")] = "utf-8",
     overlaps: Annotated[
-        bool, typer.Option(help="Look for sentences that two labelled files share.")
+        bool, typer.Option(help="Look for sentences that two labeled files share.")
     ] = True,
     show_all: Annotated[
         bool, typer.Option("--all", help="List all records of each notice, not the first three.")

@@ -26,7 +26,7 @@ def evaluate_command(  # noqa: PLR0913
     ],
     *,
     dataset: Annotated[str, typer.Option(help="Evaluate on the test part of a dataset.")] = "",
-    data: Annotated[Path | None, typer.Option(help="Evaluate on a labelled file.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Evaluate on a labeled file.")] = None,
     text_column: Annotated[str, typer.Option(help="Of CSV, Excel and JSONL.")] = "text",
     aspect_column: Annotated[str, typer.Option(help="Of CSV, Excel and JSONL.")] = "aspect",
     polarity_column: Annotated[str, typer.Option(help="Of CSV, Excel and JSONL.")] = "polarity",
@@ -48,7 +48,7 @@ def evaluate_command(  # noqa: PLR0913
     ] = "onnxruntime",
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Evaluate a model on labelled data that it was not trained on.
+    """Evaluate a model on labeled data that it was not trained on.
 
     `capsar evaluate runs/mine/bundle --dataset semeval14-restaurants`
 

@@ -1,4 +1,4 @@
-"""Named datasets: their files, checksums, licences and sources.
+"""Named datasets: their files, checksums, licenses and sources.
 
 Files are below the folder in the environment variable `CAPSAR_DATA`; the project's own corpus is
 also found in a source checkout. Test parts are read by `test_examples`, for evaluation only.
@@ -40,7 +40,7 @@ class DataFile:
     commit: str
     source_path: str
     sentences: int
-    """Number of sentences, of lines (unlabelled text) or of rows (vectors)."""
+    """Number of sentences, of lines (unlabeled text) or of rows (vectors)."""
     labels: dict[str, int] = field(default_factory=dict)
     """Number of annotations by polarity."""
 
@@ -56,7 +56,7 @@ class Dataset:
 
     name: str
     kind: str
-    """`labelled`, `unlabelled` or `vectors`."""
+    """`labeled`, `unlabeled` or `vectors`."""
     description: str
     license: str
     home: str
@@ -141,7 +141,7 @@ def find_file(name: str, part: str) -> Path:
     if not path.is_file():
         raise DataError(
             f"{name} ({part}) is not at {str(path)!r}. Get {file.where()}, sha256 {file.sha256}; "
-            f"licence: {dataset(name).license}"
+            f"license: {dataset(name).license}"
         )
     if not matches(path, file):
         raise DataError(

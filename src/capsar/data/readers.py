@@ -185,7 +185,7 @@ def read_examples(
 def read_texts(
     stream: BinaryIO, path: str, *, column: str = "text", encoding: str = "utf-8"
 ) -> Iterator[str]:
-    """Yield the texts of a file, labelled or not: a column of a table, a field, or its lines.
+    """Yield the texts of a file, labeled or not: a column of a table, a field, or its lines.
 
     Args:
         stream: The opened file.

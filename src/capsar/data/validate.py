@@ -29,7 +29,7 @@ MAX_LISTED = 10_000
 _SENTENCE_FORMATS = (Format.XML, Format.BING_LIU, Format.PLAIN)
 """Formats in which a sentence is a record; in the others, a sentence is a distinct text."""
 _NOT_DATA = (".md", ".xsd", ".toml", ".html", ".pdf", "")
-_NOT_DATA_NAMES = ("manifest", "readme", "license", "licence")
+_NOT_DATA_NAMES = ("manifest", "readme", "licen")
 
 
 @dataclass(slots=True)
@@ -105,7 +105,7 @@ def check_file(
     """Read a file to its end and report on it.
 
     Returns:
-        The report and, for a labelled file, its distinct texts with the record of each (for
+        The report and, for a labeled file, its distinct texts with the record of each (for
         `find_overlaps`).
     """
     report = FileReport(str(path))

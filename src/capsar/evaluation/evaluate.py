@@ -60,11 +60,11 @@ def compute_predictions(
 
 
 def evaluate(predictor: Predictor, examples: Sequence[Example], *, seed: int = 0) -> Evaluation:
-    """Evaluate predicted polarities on labelled examples.
+    """Evaluate predicted polarities on labeled examples.
 
     Args:
         predictor: The model.
-        examples: Labelled examples; those that are not `labeled` are excluded and counted.
+        examples: Labeled examples; those that are not `labeled` are excluded and counted.
         seed: Seed of the bootstrap.
     """
     chosen = labeled(examples)

@@ -67,7 +67,7 @@ def evaluate_robustness(predictor: Predictor, examples: Sequence[Example]) -> Ro
     """Evaluate a predictor on the examples of an ARTS file.
 
     Raises:
-        DataError: If none is labelled.
+        DataError: If none is labeled.
     """
     chosen = labeled(examples)
     if not chosen:

@@ -441,7 +441,7 @@ class Analyzer:
             raise ConfigError(
                 "min_confidence needs confidences, and this model is not calibrated: it was "
                 "trained with fewer than ten validation sentences. Omit it, or train again with "
-                "more labelled sentences or a larger data.validation_ratio."
+                "more labeled sentences or a larger data.validation_ratio."
             )
 
     def explain(self, text: str, aspect: Aspect | None = None) -> Explanation:

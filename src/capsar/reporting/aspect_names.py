@@ -72,7 +72,7 @@ def join_hyphens(name: str) -> str | None:
     text = unicodedata.normalize("NFKC", strip_invisible(name)).casefold().translate(_HYPHENS)
     parts = text.strip(_PUNCTUATION).split("-")
     is_hyphenated = len(parts) > 1 and all(part.isalpha() for part in parts)
-    # After these prefixes the hyphen makes a different word: re-cover, co-op, un-ionised.
+    # After these prefixes the hyphen makes a different word: re-cover, co-op, un-ionized.
     if not is_hyphenated or parts[0] in ("re", "co", "un", "de", "pre"):
         return None
     return "".join(parts)

@@ -53,7 +53,7 @@ class Splits:
     partially_annotated: list[Example]
     """Labeled examples of sentences in which not every term is marked."""
     pseudo_labeled: list[Example]
-    """Examples that teachers labelled, and sentences in which they found no aspect."""
+    """Examples that teachers labeled, and sentences in which they found no aspect."""
     shared: dict[MatchKind, int]
     """Labeled training sentences dropped because they are in the validation set."""
     excluded: int

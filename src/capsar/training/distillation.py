@@ -63,7 +63,7 @@ def add_teacher_targets(
         encoded: The encoded examples.
         examples: The same examples.
         train_config: Names the teachers and their weight.
-        pseudo_labeled: Texts labelled by teachers, whose outputs have the whole weight there.
+        pseudo_labeled: Texts labeled by teachers, whose outputs have the whole weight there.
 
     Raises:
         ArtifactError: If there is no such teacher.

@@ -20,7 +20,7 @@ const EXAMPLES = [
   },
   {
     name: "Mixed",
-    text: "Nobody told us the kitchen closes at nine. The manager apologised, the dessert was free, and it tasted of nothing.",
+    text: "Nobody told us the kitchen closes at nine. The manager apologized, the dessert was free, and it tasted of nothing.",
   },
 ];
 
