@@ -192,15 +192,15 @@ def test_pipelined_requests_are_handled_in_order(service: Running) -> None:
 
 @contextmanager
 def busy(service: Running) -> Iterator[None]:
-    """Fill the queue of the service with long texts."""
+    """Fill the queue of the service with long texts; each counts as a slice of 2,048 or more."""
     is_over = threading.Event()
 
     def send() -> None:
         while not is_over.is_set():
             service.request("/v1/analyze", body=LONG)
 
-    with ThreadPoolExecutor(6) as pool:
-        clients = [pool.submit(send) for _ in range(6)]
+    with ThreadPoolExecutor(16) as pool:
+        clients = [pool.submit(send) for _ in range(16)]
         try:
             yield
         finally:
@@ -229,10 +229,10 @@ def test_requests_of_disconnected_clients_are_dropped(service: Running) -> None:
 
 def test_full_queue_is_reported_before_the_body_is_sent(service: Running) -> None:
     with busy(service):
-        for _ in range(300):
+        for _ in range(60):
             with service.connect() as connection:
                 connection.sendall(post(b"", length=5000))
-                connection.settimeout(0.05)
+                connection.settimeout(0.5)
                 try:
                     got, headers, content = read_response(connection)
                 except TimeoutError:

@@ -55,6 +55,9 @@ def _is_expected(message: str) -> bool:
     return message.startswith("Failed to load resource: the server responded with a status of 4")
 
 
+expect.set_options(timeout=30_000)  # a long text takes seconds on a slow machine
+
+
 def analyze(page: Page, text: str, aspects: str = "") -> None:
     page.get_by_label("Review", exact=True).fill(text)
     page.get_by_label("Aspects (optional)").fill(aspects)
