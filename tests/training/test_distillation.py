@@ -297,6 +297,14 @@ def test_recorded_outputs_replace_the_teacher(tmp_path: Path, reviews: Path) -> 
     more = prepared.splits.train[:40]
     with pytest.raises(ArtifactError, match=r"has no lengths of \d+ of \d+ inputs"):
         predict_teacher(str(path), more)
+    # What was not recorded is trained on its labels; a file that has nothing is an error.
+    others = [example for example in more if example.text not in texts and example.spans]
+    made = encode_examples([*inputs, *others], prepared.vocabulary.tokenizer)
+    partial = add_teacher_targets(made, [*inputs, *others], by(str(path), tags=True))
+    assert [e.distill_weight for e in partial] == [0.5] * len(inputs) + [0.0] * len(others)
+    assert partial[len(inputs) :] == made[len(inputs) :]
+    with pytest.raises(ArtifactError, match=r"no lengths of any of the \d+ training inputs"):
+        add_teacher_targets(made[len(inputs) :], others, by(str(path)))
     path.write_bytes(path.read_bytes()[:300])
     with pytest.raises(ArtifactError, match="not a file of recorded outputs"):
         predict_teacher(str(path), inputs)

@@ -69,6 +69,23 @@ def predict_tags(teacher: str, texts: Sequence[str]) -> list[NDArray[np.float32]
     return [tags[key] for key in keys]
 
 
+def has_outputs(teacher: str, kind: str, keys: Sequence[bytes]) -> NDArray[np.bool_]:
+    """Return which inputs a teacher has outputs of: a model of all, a file of the recorded ones.
+
+    Args:
+        teacher: A model or a file of recorded outputs.
+        kind: `LENGTHS` or `TAGS`.
+        keys: Keys of examples or of texts.
+
+    Raises:
+        ArtifactError: If the file is missing or damaged.
+    """
+    if not is_recorded(teacher):
+        return np.ones(len(keys), dtype=bool)
+    recorded = _read_arrays(Path(teacher), kind)[0]
+    return np.isin(np.array([_short(key) for key in keys], np.uint64), recorded)
+
+
 def fingerprint_teachers(teachers: Sources) -> str:
     """Return a hash of all files of all teachers, or an empty string without teachers.
 
@@ -127,13 +144,9 @@ def _read_recorded(path: Path, kind: str, wanted: Set[bytes]) -> Outputs:
     Raises:
         ArtifactError: If the file is missing or damaged, or an input is not in it.
     """
-    try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as content:
-            keys, rows, values = (content[f"{kind}_{name}"] for name in ("keys", "rows", "values"))
-        ends = np.cumsum(rows, dtype=np.int64)
-        found = dict(zip(keys.tolist(), np.split(values, ends[:-1]), strict=True))
-    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
-        raise ArtifactError(f"{str(path)!r} is not a file of recorded outputs: {error}") from error
+    keys, rows, values = _read_arrays(path, kind)
+    ends = np.cumsum(rows, dtype=np.int64)
+    found = dict(zip(keys.tolist(), np.split(values, ends[:-1]), strict=True))
     missing = sum(_short(key) not in found for key in wanted)
     if missing:
         raise ArtifactError(
@@ -141,6 +154,18 @@ def _read_recorded(path: Path, kind: str, wanted: Set[bytes]) -> Outputs:
             "the teacher, or train without these sources"
         )
     return {key: found[_short(key)].astype(np.float32) / _LEVELS for key in wanted}
+
+
+def _read_arrays(path: Path, kind: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Return keys, rows per key and values of recorded outputs."""
+    try:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as content:
+            keys, rows, values = (content[f"{kind}_{name}"] for name in ("keys", "rows", "values"))
+        if len(keys) != len(rows) or rows.sum(dtype=np.int64) != len(values):
+            raise ValueError(f"{len(keys)} keys of {len(rows)} outputs with {len(values)} rows")
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+        raise ArtifactError(f"{str(path)!r} is not a file of recorded outputs: {error}") from error
+    return keys, rows, values
 
 
 def _short(key: bytes) -> int:
