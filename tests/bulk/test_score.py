@@ -89,6 +89,15 @@ def test_changed_model_or_release_is_rejected(done: Path, small_bundle: Path) ->
     job.write_text(content)
 
 
+def test_an_output_with_the_name_of_a_file_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", ["Great soup."])
+    with pytest.raises(
+        ConfigError, match=r"The output is a folder of Parquet files, got .*out\.csv"
+    ):
+        score(str(path), str(tmp_path / "out.csv"), OPTIONS)
+    assert not (tmp_path / "out.csv").exists()
+
+
 def test_changed_input_is_rejected(done: Path, tmp_path: Path) -> None:
     path = done / "in" / "a.csv"
     content, times = path.read_bytes(), path.stat()
@@ -100,7 +109,7 @@ def test_changed_input_is_rejected(done: Path, tmp_path: Path) -> None:
     assert score(str(done / "in"), str(done / "out"), OPTIONS).shards_skipped > 0
     path.rename(done / "b.csv")
     write(done / "in" / "c.csv", ["another"])
-    with pytest.raises(DataError, match=r"a\.csv' is gone since"):
+    with pytest.raises(DataError, match=r"a\.csv' is not among the inputs any more since"):
         score(str(done / "in"), str(done / "out"), OPTIONS)
     (done / "in" / "c.csv").unlink()
     (done / "b.csv").rename(path)

@@ -100,8 +100,8 @@ def _check_same(job: Job, stored: dict[str, Any], files: list[InputFile]) -> Non
         if name != "options" and current[name] != stored.get(name):
             raise DataError(
                 f"{job.output!r} was started with another {name.replace('_', ' ')} "
-                f"({stored.get(name)!r}, now {current[name]!r}), and results must not be mixed. "
-                f"{_NEXT_STEP}"
+                f"({stored.get(name)!r:.12}, now {current[name]!r:.12}), and results must not be "
+                f"mixed. {_NEXT_STEP}"
             )
     for name, value in current["options"].items():
         before = stored["options"].get(name)
@@ -128,8 +128,8 @@ def _check_versions(
             )
         uri = finished[name].uri
         raise DataError(
-            f"{uri!r} {'has changed' if uri in uris else 'is gone'} since {job.output!r} was "
-            f"started, which contains results of it. {_NEXT_STEP}"
+            f"{uri!r} {'has changed' if uri in uris else 'is not among the inputs any more'} since "
+            f"{job.output!r} was started, which contains results of it. {_NEXT_STEP}"
         )
 
 

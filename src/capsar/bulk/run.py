@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from capsar.bulk.output import ShardResult
     from capsar.bulk.planning import PlannedFile, Shard
 
+_FILE_ENDINGS = (".csv", ".tsv", ".xlsx", ".json", ".jsonl")
 _MAX_ERRORS = 100
 _SAMPLE_SECONDS = 5.0
 _SAMPLE_ROWS = 32
@@ -143,10 +144,16 @@ def score(
         on_progress: Called about once per second.
 
     Raises:
+        ConfigError: If the output has the name of a file.
         DataError: If there is no input, or the output folder belongs to another job.
         JobStoppedError: If the output cannot be written (full disk, unavailable storage).
     """
     options, engine = options or ScoreOptions(), engine or EngineOptions()
+    if str(output).endswith(_FILE_ENDINGS):
+        raise ConfigError(
+            f"The output is a folder of Parquet files, got {str(output)!r}; `capsar report FOLDER "
+            "--out NAME.csv` writes a table"
+        )
     job = Job.make(options, filesystem.normalize(str(output)))
     paths = [inputs] if isinstance(inputs, str | Path) else inputs
     run = _Run(open_manifest(job, [str(path) for path in paths]), engine)
