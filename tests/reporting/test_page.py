@@ -95,6 +95,19 @@ def test_charts_are_drawn(opened: Opened) -> None:
     expect(page.locator("#confidence-card")).to_contain_text("<i>too long</i>")
 
 
+def test_what_too_few_reviews_mention_is_not_called_insignificant(
+    opened: Opened, tmp_path: Path
+) -> None:
+    rows = [row("soup:+", shop="a", day="2025-01-01", stars=4)] * 5
+    rows += [row("soup:-", shop="b", day="2025-09-01", stars=2)] * 5
+    options = ReportOptions(by="shop", over="day", rating="stars")
+    report(write_rows(tmp_path / "scored", rows), tmp_path / "few.html", options)
+    page = opened(tmp_path / "few.html")
+    expect(page.locator("#difference-list")).to_contain_text("Not tested: no aspect has 20 reviews")
+    expect(page.locator("#change-list")).to_contain_text("Not tested: no aspect has 20 reviews")
+    expect(page.locator("#drivers-hint")).to_contain_text("Nothing could be estimated")
+
+
 def test_selecting_an_aspect_opens_its_sentences(opened: Opened) -> None:
     page = opened()
     page.locator("#matters").get_by_role("button", name="staff", exact=True).click()

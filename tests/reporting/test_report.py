@@ -284,6 +284,19 @@ def test_dates_before_1980(tmp_path: Path) -> None:
     assert written["periods"]["starts"][0] == years["periods"]["starts"][0] == "1960-01-01"
 
 
+def test_too_many_periods_are_refused_and_blank_dates_are_no_example(tmp_path: Path) -> None:
+    rows = [
+        row("soup:+", day=f"20{year}-0{month}-01") for year in range(20, 26) for month in (1, 7)
+    ]
+    write_rows(tmp_path, [*rows, row("soup:+", day=" ")])
+    with pytest.raises(
+        DataError, match=r"--every day gives 2,009 periods, more than 80; .* quarter"
+    ):
+        report(tmp_path, None, ReportOptions(over="day", every="day"))
+    with pytest.raises(DataError, match=r"got '2020-01-01'"):
+        report(tmp_path, None, ReportOptions(over="day", date_format="%d.%m.%Y"))
+
+
 def test_two_groups_are_compared_once(tmp_path: Path) -> None:
     rows = [row("soup:+", shop="a")] * 40 + [row("soup:-", shop="b")] * 40
     content = report(write_rows(tmp_path, rows), None, ReportOptions(by="shop"))

@@ -39,7 +39,8 @@ def report_command(  # noqa: PLR0913
         str | None, typer.Option(help="Format of dates, such as `%d.%m.%Y`; default ISO 8601.")
     ] = None,
     rating: Annotated[
-        str | None, typer.Option(help="Show how far each theme moves this kept column of numbers.")
+        str | None,
+        typer.Option(help="Show how this kept column of numbers differs with each theme."),
     ] = None,
     themes: Annotated[
         str | None,

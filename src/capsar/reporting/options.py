@@ -38,7 +38,7 @@ class ReportOptions:
     date_format: str | None = None
     """Format of the dates, such as `%d.%m.%Y`; by default ISO 8601 or seconds since 1970."""
     rating: str | None = None
-    """A kept column of numbers, such as stars, to estimate how far each theme moves it."""
+    """A kept column of numbers, such as stars, to estimate how it differs with each theme."""
     themes: Themes | Sequence[Theme] | str | Path | None = None
     """Themes, a `themes.toml` or the name of ready-made ones, to sort aspects into by their names;
     by default the themes that the reviews were scored with."""

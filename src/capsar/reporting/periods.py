@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from capsar.reporting.query import ScoredFolder
 
 _MAX_PERIODS = 40
+"""That are chosen; twice as many can be requested."""
 _MIN_PERIODS = 4
 _DAYS = {"day": 1, "week": 7, "month": 30.4, "quarter": 91.3, "year": 365.25}
 _OUTLIERS = 0.0005
@@ -53,14 +54,23 @@ def make_periods(
     timestamp = _timestamp_sql(column, scored.columns[options.over], options.date_format)
     first, last, read, rows, unread = database.execute(
         f"""SELECT quantile_disc(stamp, {_OUTLIERS}), quantile_disc(stamp, {1 - _OUTLIERS}),
-                   count(stamp), count(*), min(written) FILTER (stamp IS NULL)
+                   count(stamp), count(*),
+                   min(written) FILTER (stamp IS NULL AND trim(written) <> '')
             FROM (SELECT {timestamp} AS stamp, CAST({column} AS VARCHAR) AS written
                   FROM read_parquet($files) AS source)""",  # noqa: S608
         {"files": scored.files},
     ).fetchall()[0]
     if read * 2 < rows or first is None:
         raise _unreadable(f"Only {read} of {rows} dates in {options.over!r}", unread, options)
-    unit = options.every or _choose_unit((last - first).days)
+    unit = _choose_unit((last - first).days)
+    if options.every is not None:
+        requested = int((last - first).days / _DAYS[options.every]) + 1
+        if requested > 2 * _MAX_PERIODS:
+            raise DataError(
+                f"--every {options.every} gives {requested:,} periods, more than {2 * _MAX_PERIODS}; "
+                f"choose a longer one, such as {unit}"
+            )
+        unit = options.every
     starts = database.execute(
         f"""SELECT CAST(unnest(generate_series(date_trunc('{unit}', CAST($first AS TIMESTAMP)),
                    CAST($last AS TIMESTAMP), INTERVAL 1 {unit})) AS DATE)""",

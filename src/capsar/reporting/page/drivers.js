@@ -13,10 +13,14 @@ function drivers() {
 function showDrivers() {
   const { rating } = content;
   const found = drivers();
-  if (!rating || !found.length) return;
+  if (!rating) return;
   byId("drivers").hidden = false;
   byId("drivers-title").textContent = `What goes with high and low ${rating.column}`;
-  byId("drivers-hint").textContent = `Mean ${rating.mean.toFixed(2)} in ${plural(rating.reviews, "review")} with a number. Reviews that criticize or praise a ${level}, compared with reviews that do not, all other ${level}s being equal; lines are 95 % intervals. An association is no proof of a cause. Not shown: what fewer than ${content.min_reviews} reviews mention, or what always occurs with something else.`;
+  byId("drivers-hint").textContent = `Mean ${rating.mean.toFixed(2)} in ${plural(rating.reviews, "review")} with a number. Reviews that criticize or praise a ${level}, compared with reviews that do not, all other ${level}s being equal; lines are 95 % intervals. An association is no proof of a cause. Not shown: what fewer than ${content.min_reviews} reviews criticize (or praise), or what always occurs with something else.`;
+  if (!found.length) {
+    byId("drivers-hint").textContent = `Mean ${rating.mean.toFixed(2)} in ${plural(rating.reviews, "review")} with a number. Nothing could be estimated: no ${level} is criticized, or praised, in ${content.min_reviews} of them.`;
+    return;
+  }
   const order = [...new Set(found.map(({ topic }) => topic))];
   draw("drivers-chart", "drivers", order.flatMap((topic) => found.filter((one) => one.topic === topic).map(({ polarity, effect: { effect: [value, low, high], reviews } }) => ({
     topic, name: topics[topic].name, polarity, value, low, high,

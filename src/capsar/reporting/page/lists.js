@@ -36,7 +36,7 @@ function showDifferences() {
   byId("few").textContent = count(content.min_reviews);
   byId("differences-title").textContent = `By ${column}`;
   showHeatmap();
-  const none = `No ${column} differs significantly from all others in any ${level}.`;
+  const none = content.differences.length ? `No ${column} differs significantly from all others in any ${level}.` : `Not tested: no ${level} has ${content.min_reviews} reviews both in one ${column} and in all others.`;
   significantList("difference-list", content.differences, "Significant differences", none, (row) => element("li", {},
     arrow(row.rest, row.here), named(names[row.group]), ", ", opener(topicOf(row), row.group), ": ",
     element("b", { text: sizes(row.here, row.rest)[0] }),
@@ -66,7 +66,7 @@ function showChanges() {
   show();
   const half = Math.floor(starts.length / 2);
   const title = starts.length < 4 ? "" : `Changes since ${periodName(starts[half])}`;
-  if (title) significantList("change-list", content.changes, title, `No ${level} has changed significantly.`, (row) => element("li", {},
+  if (title) significantList("change-list", content.changes, title, content.changes.length ? `No ${level} has changed significantly.` : `Not tested: no ${level} has ${content.min_reviews} reviews both before and after.`, (row) => element("li", {},
     arrow(row.before, row.after), opener(topicOf(row)), ": ",
     element("span", { classes: ["from"], text: `${sizes(row.before, row.after)[0]} → ` }), element("b", { text: sizes(row.before, row.after)[1] }),
     element("span", { classes: ["from"], text: `, ${qValue(row.q)}` })));
