@@ -62,7 +62,11 @@ def model(request: pytest.FixtureRequest) -> Analyzer:
     [
         ("name = 1", "expected only tables"),
         ("[[theme]]\ndescription = 'x'", "needs a name"),
-        ("[[theme]]\nname = 'A'\nwords = ['x']", "may have"),
+        ("[[theme]]\nname = 'A'\nwords = ['x']", "may have .*; not 'words'"),
+        (
+            "[[theme]]\nname = 'A'\nterms = ['fit']\n[[theme]]\nname = 'B'\nterms = ['Fit']",
+            "'A' and 'B' share 'fit'",
+        ),
         ("[[theme]]\nname = 'A'\nterms = 'x'", "list of words"),
         ("[[theme]]\nname = ' '", "needs a name"),
         ("[[theme]]\nname = 'A'\n[[theme]]\nname = 'A'", "Two themes"),

@@ -80,6 +80,12 @@ class Themes:
             names = [theme.name for theme in self.themes]
             twice = sorted({name for name in names if names.count(name) > 1})
             raise ConfigError(f"Two themes have the name {twice[0]!r}")
+        theme_of: dict[str, str] = {}
+        for theme in self.themes:
+            for term in {term.casefold() for term in theme.terms}:
+                other = theme_of.setdefault(term, theme.name)
+                if other != theme.name:
+                    raise ConfigError(f"The themes {other!r} and {theme.name!r} share {term!r}")
         for name, parent in parents.items():
             if parent and parent not in parents:
                 raise ConfigError(f"The parent {parent!r} of the theme {name!r} is not a theme")
@@ -122,10 +128,12 @@ class Themes:
         known = {field.name for field in fields(Theme)}
         themes = []
         for table in tables:
-            if not isinstance(table, dict) or not table.keys() <= known or "name" not in table:
+            unknown = sorted(table.keys() - known) if isinstance(table, dict) else ()
+            if not isinstance(table, dict) or unknown or "name" not in table:
+                found = f"not {unknown[0]!r}" if unknown else f"got {table!r:.120}"
                 raise ConfigError(
                     f"A theme needs a name and may have {', '.join(sorted(known - {'name'}))}; "
-                    f"got {table!r:.120}"
+                    f"{found}"
                 )
             themes.append(Theme(**table))
         return cls(tuple(themes))
@@ -145,6 +153,8 @@ def as_themes(given: Themes | Sequence[Theme] | str | Path) -> Themes:
     """
     if isinstance(given, Themes):
         return given
+    if isinstance(given, Theme):
+        return Themes((given,))
     return read_themes(given) if isinstance(given, str | Path) else Themes(tuple(given))
 
 
