@@ -198,7 +198,7 @@ def test_streams_keep_the_order_and_read_no_more_than_a_chunk_ahead(
 def test_invalid_inputs_are_refused(analyzer: Analyzer) -> None:
     with pytest.raises(AspectNotFoundError, match="'dog' does not occur"):
         analyzer.classify(["The cat."], ["dog"])
-    with pytest.raises(DataError, match="2 texts need as many aspects, got 1"):
+    with pytest.raises(DataError, match="got 2 texts and 1 entries"):
         analyzer.classify(["a", "b"], ["a"])
     with pytest.raises(DataError, match="ends outside the text"):
         analyzer.classify(["abc"], [AspectSpan(0, 9)])

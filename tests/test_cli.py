@@ -628,12 +628,16 @@ def test_missing_file_is_not_analyzed_as_text(tmp_path: Path) -> None:
         assert (code, out) == (2, "")
         assert wrong in message
         assert "--text" in message
+    code, _, message = run_capsar("analyze", "good reviews", "--text-column", "review")
+    assert (code, "There is no file 'good reviews'" in message) == (2, True)
+    code, _, message = run_capsar("analyze", " ")
+    assert (code, "The text is empty" in message) == (2, True)
     assert run_capsar("analyze", "missing.txt", "--text", "--json")[0] == 0
     assert run_capsar("analyze", "good/bad food, who knows", "--json")[0] == 0
 
 
 def test_lines_without_the_aspect_are_counted(tmp_path: Path) -> None:
-    lines = b"\xef\xbb\xbfGreat food\nLovely staff\nAwful food and staff\n"
+    lines = b"\xef\xbb\xbfGreat food\nFood: lovely\nAwful food and staff\n"
     code, out, message = run_capsar("analyze", "-", "--aspect", "food", "--json", stdin=lines)
     assert code == 0
     documents = [json.loads(line) for line in out.splitlines()]
@@ -643,7 +647,7 @@ def test_lines_without_the_aspect_are_counted(tmp_path: Path) -> None:
         [],
         ["food"],
     ]
-    assert "1 of 3 texts mention none of the given aspects" in message
+    assert "1 of 3 texts mention none of the given aspects; 1 of them have one in anot" in message
     code, _, message = run_capsar("analyze", "Lovely staff", "--aspect", "food")
     assert code == 2
     assert "'food' does not occur" in message

@@ -74,6 +74,14 @@ def test_an_empty_result_has_all_columns(model: Analyzer, make: Callable[[Any], 
     assert columns[:5] == ["text", "aspect", "start", "end", "polarity"]
 
 
+def test_a_minimum_confidence_marks_uncertain_mentions(model: Analyzer) -> None:
+    frame = pd.DataFrame(ROWS)
+    found = model.analyze_frame(frame, text="review", min_confidence=1)
+    assert len(found) == len(model.analyze_frame(frame, text="review")) > 0
+    assert found["abstained"].all()
+    assert not model.analyze_frame(frame, text="review", min_confidence=1e-6)["abstained"].any()
+
+
 def test_wrong_frames_are_explained(model: Analyzer) -> None:
     with pytest.raises(DataError, match="no column 'text'"):
         model.analyze_frame(pd.DataFrame(ROWS))

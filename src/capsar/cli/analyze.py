@@ -62,7 +62,9 @@ def analyze_command(  # noqa: PLR0913
     html: Annotated[
         Path | None, typer.Option(help="Write the colored output to this file.")
     ] = None,
-    text_column: Annotated[str, typer.Option(help="In CSV, Excel and JSONL.")] = "text",
+    text_column: Annotated[
+        str | None, typer.Option(help="In CSV, Excel and JSONL; default: text.")
+    ] = None,
     encoding: Annotated[str, typer.Option(help="Of files and standard input.")] = "utf-8",
     text: Annotated[
         bool, typer.Option("--text", help="Treat the argument as a text, never as a file.")
@@ -92,13 +94,13 @@ def analyze_command(  # noqa: PLR0913
         raise ConfigError("--themes and --aspect cannot be combined; give one of them")
     if json and html:
         raise ConfigError("--json and --html cannot be combined; give one of them")
-    stream = None if text else _open(source)
+    stream = None if text else _open(source, is_file=text_column is not None)
     analyzer = load(model, threads=threads, backend=backend)
     with stream or nullcontext():
         texts = iter([source])
         if stream:
             name = "standard input" if source == "-" else source
-            texts = read_texts(stream, name, column=text_column, encoding=encoding)
+            texts = read_texts(stream, name, column=text_column or "text", encoding=encoding)
         if aspect:
             skips = stream is not None
             results = _classify(analyzer, texts, aspect, min_confidence, skips_missing=skips)
@@ -107,12 +109,14 @@ def analyze_command(  # noqa: PLR0913
         _show(results, as_json=json, html=html)
 
 
-def _open(source: str) -> BinaryIO | None:
+def _open(source: str, *, is_file: bool) -> BinaryIO | None:
     """Open a file or standard input; return None if the argument is a text."""
     from capsar.errors import ConfigError
 
     if source == "-":
         return sys.stdin.buffer
+    if not source.strip():
+        raise ConfigError("The text is empty")
     path = Path(source)
     try:
         is_folder, exists = path.is_dir(), path.exists()
@@ -122,7 +126,8 @@ def _open(source: str) -> BinaryIO | None:
         raise ConfigError(f"{source!r} is a folder; name a file, or add --text if it is a text")
     if exists:
         return path.open("rb")
-    if not any(map(str.isspace, source)) and (path.suffix in _FILE_SUFFIXES or os.sep in source):
+    looks_like_file = path.suffix in _FILE_SUFFIXES or os.sep in source
+    if is_file or (looks_like_file and not any(map(str.isspace, source))):
         raise ConfigError(f"There is no file {source!r}; if it is a text, add --text")
     return None
 
@@ -157,14 +162,19 @@ def _classify(
 
     kept, texts = tee(texts)
     pairs = ((text, mentioned(text) if skips_missing else aspects) for text in texts)
-    num_texts = num_without = 0
+    num_texts = num_without = num_other_case = 0
     found = analyzer.classify_stream(pairs, min_confidence=min_confidence)
     for text, sentiments in zip(kept, found, strict=True):
         num_texts += 1
-        num_without += not sentiments
+        if not sentiments:
+            num_without += 1
+            folded = text.casefold()
+            num_other_case += any(aspect.casefold() in folded for aspect in aspects)
         yield text, sentiments
     if num_without:
         message = f"{num_without} of {num_texts} texts mention none of the given aspects"
+        if num_other_case:
+            message += f"; {num_other_case} of them have one in another case (repeat --aspect)"
         typer.echo(f"capsar: {message}", err=True)
 
 

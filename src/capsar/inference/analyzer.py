@@ -159,7 +159,11 @@ class Analyzer:
         check_many(aspects, "aspects (those of each text)")
         texts, aspects = list(texts), list(aspects)
         if len(texts) != len(aspects):
-            raise DataError(f"{len(texts)} texts need as many aspects, got {len(aspects)}")
+            raise DataError(
+                "Expected one aspect, or one list of aspects, per text; "
+                f"got {len(texts)} texts and {len(aspects)} entries. "
+                'For several aspects of a text, pass a list: [["a", "b"]]'
+            )
         pairs = zip(texts, aspects, strict=True)
         return list(self.classify_stream(pairs, min_confidence=min_confidence))
 
@@ -283,14 +287,15 @@ class Analyzer:
 
         Returns a frame of the same library with one row per mention: the columns of the frame,
         then `aspect`, `start`, `end`, `polarity`, `confidence`, `aspect_confidence`, `opinions`
-        (joined by `; `) and, with themes, `theme`, `theme_confidence` and `implicit`. Reviews
-        without a mention have no row; missing texts count as empty.
+        (joined by `; `), with a minimum confidence `abstained`, and with themes `theme`,
+        `theme_confidence` and `implicit`. Reviews without a mention have no row; missing texts
+        count as empty.
 
         Args:
             frame: The data frame.
             text: The column with the reviews.
             mode: As in `analyze`.
-            min_confidence: As in `analyze`; uncertain mentions are kept, with their confidences.
+            min_confidence: As in `analyze`; uncertain mentions are kept, with `abstained` set.
             themes: As in `analyze`.
             progress: Whether to show a progress bar; by default on a terminal and in a notebook.
 

@@ -44,7 +44,8 @@ def analyze_frame(
         raise DataError(
             f"Expected a data frame of pandas, Polars or Arrow, got {type(frame).__name__}: {error}"
         ) from error
-    columns = _COLUMNS + (_THEME_COLUMNS if options.get("themes") is not None else ())
+    columns = _COLUMNS + (("abstained",) if options.get("min_confidence") else ())
+    columns += _THEME_COLUMNS if options.get("themes") is not None else ()
     if text not in table.columns:
         raise DataError(f"The frame has no column {text!r}; it has {', '.join(names)}")
     taken = [name for name in columns if name in table.columns]
@@ -67,6 +68,7 @@ def analyze_frame(
                 values[name].append(_value(mention, name))
     types = {"start": nw.Int64, "end": nw.Int64, "confidence": nw.Float64, "implicit": nw.Boolean}
     types |= {"aspect_confidence": nw.Float64, "theme_confidence": nw.Float64}
+    types["abstained"] = nw.Boolean
     backend = table.implementation
     series = [
         nw.new_series(name, values[name], types.get(name, nw.String), backend=backend)
