@@ -67,8 +67,8 @@ def make_periods(
         requested = int((last - first).days / _DAYS[options.every]) + 1
         if requested > 2 * _MAX_PERIODS:
             raise DataError(
-                f"--every {options.every} gives {requested:,} periods, more than {2 * _MAX_PERIODS}; "
-                f"choose a longer one, such as {unit}"
+                f"--every {options.every} gives {requested:,} periods, more than "
+                f"{2 * _MAX_PERIODS}; choose a longer one, such as {unit}"
             )
         unit = options.every
     starts = database.execute(
