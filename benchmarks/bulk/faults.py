@@ -63,6 +63,7 @@ class Trial:
     chance: random.Random
     model: str = "fast"
     target: str = ""
+    address: str = ""
 
     @property
     def output(self) -> str:
@@ -74,6 +75,7 @@ class Trial:
         words = ["-m", "capsar", "score", str(self.folder / "in"), self.output]
         words += ["--model", model or self.model, "--text-column", "review", "--keep", "id"]
         words += ["--engine", self.engine, "--workers", "2", "--worker-timeout", "20"]
+        words += ["--address", self.address] if self.address else []
         return [sys.executable, *words]
 
     def start(self, model: str = "") -> subprocess.Popen[bytes]:
@@ -85,6 +87,11 @@ class Trial:
             stderr=log,
             start_new_session=True,
         )
+
+    def wait_for(self, name: str, job: subprocess.Popen[bytes]) -> None:
+        """Wait until the job has made a file or a folder in its output."""
+        while job.poll() is None and not (Path(self.output) / name).exists():
+            time.sleep(0.01)
 
     def wait_randomly(self, job: subprocess.Popen[bytes]) -> None:
         """Wait for a random moment of the job."""
@@ -173,6 +180,25 @@ def kill_driver(trial: Trial) -> list[int]:
     return [job.wait()]
 
 
+def kill_node(trial: Trial) -> list[int]:
+    """Kill one of the two nodes of a Ray cluster, with the worker on it."""
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    try:
+        second = cluster.add_node(num_cpus=1)
+        cluster.wait_for_nodes()
+        trial.address = cluster.address
+        job = trial.start()
+        trial.wait_for("_job/scratch", job)  # workers have begun
+        trial.wait_randomly(job)
+        cluster.remove_node(second, allow_graceful=False)
+        return [job.wait()]
+    finally:
+        trial.address = ""
+        cluster.shutdown()
+
+
 def terminate(trial: Trial) -> list[int]:
     """Ask the driver to stop."""
     job = trial.start()
@@ -225,8 +251,7 @@ def remove_input(trial: Trial) -> list[int]:
 def _change_input(trial: Trial, change: Callable[[Path], None]) -> list[int]:
     job = trial.start()
     # A file that changes before the job is planned is simply another input.
-    while job.poll() is None and not (Path(trial.output) / "_job" / "job.json").exists():
-        time.sleep(0.01)
+    trial.wait_for("_job/job.json", job)
     trial.wait_randomly(job)
     path = trial.chance.choice(trial.files())
     content = path.read_bytes()
@@ -311,8 +336,8 @@ def mixed_schemas(trial: Trial) -> list[int]:
 
 
 FAULTS = (
-    kill_worker, stop_worker, kill_driver, terminate, equal_jobs, different_jobs, rewrite_input,
-    truncate_input, remove_input, full_disk, kill_store, bad_rows, mixed_schemas,
+    kill_worker, stop_worker, kill_driver, kill_node, terminate, equal_jobs, different_jobs,
+    rewrite_input, truncate_input, remove_input, full_disk, kill_store, bad_rows, mixed_schemas,
 )  # fmt: skip
 
 
@@ -349,7 +374,8 @@ def run_trial(number: int, seed: int, expected: dict[str, dict[str, Any]]) -> di
     pool = list(expected["fast"])
     uses_base = fault is different_jobs  # with `base`, fewer rows take as long
     rows = MANY_ROWS if is_large and not uses_base else ROWS
-    engine = "ray" if number % 5 == 4 and fault is not kill_store else "local"
+    is_on_ray = fault is kill_node or (number % 5 == 4 and fault is not kill_store)
+    engine = "ray" if is_on_ray else "local"
     with tempfile.TemporaryDirectory() as folder:
         texts = [chance.choice(pool[:300] if uses_base else pool) for _ in range(rows)]
         trial = Trial(Path(folder), engine, texts, chance)
