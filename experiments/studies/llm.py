@@ -3,8 +3,8 @@
 Qwen2.5-Coder-1.5B-Instruct (Q4_K_M, llama.cpp) extracts aspects with their polarities
 from 200 sentences of each of three test sets, without examples and with five from the corpus'
 training part. A grammar keeps its answers in form. `predict` resumes where it stopped; `score` runs
-the bundled models on the same sentences and writes `results/llm.json`, which holds offsets and
-hashes of sentences only.
+the bundled models on the same sentences and writes `results/llm.json`, which holds no text. Where
+the answers are not on this machine, it keeps the language model's metrics.
 
 Needs `xllamacpp`, and the model's file (`pretrained/fetch.py llm FILE`) in `CAPSAR_LLM`.
 """
@@ -27,7 +27,7 @@ from capsar.evaluation.spans import TermSentence, evaluate_spans, term_sentences
 from capsar.schema import Polarity
 from evaluate import rounded
 from pretrained.sets import BUNDLED, CORPUS, read_test_set
-from run import RESULTS, WORK, describe_study, write_json
+from run import RESULTS, WORK, describe_study, read_json, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -154,15 +154,19 @@ def locate(text: str, answer: str) -> list[Found]:
 def score() -> None:
     """Evaluate all systems on the same sentences, and time the bundled models."""
     about = describe_study("llm", "studies/llm.py score", "numpy", "onnxruntime")
+    before = read_json(RESULT).get("systems", {})
     systems: dict[str, dict[str, Any]] = {}
     for name in SETS:
         sentences = sample(name)
         texts = [sentence.text for sentence in sentences]
         for shots in SHOTS:
-            answers = [read_answers(name, shots)[_hash(text)] for text in texts]
-            found = [locate(t, a["answer"]) for t, a in zip(texts, answers, strict=True)]
-            seconds = sum(answer["seconds"] for answer in answers)
-            own = systems.setdefault(f"LLM, {shots} examples", {})
+            system, answers = f"LLM, {shots} examples", read_answers(name, shots)
+            own = systems.setdefault(system, {})
+            if not answers:
+                own[name] = before[system][name]
+                continue
+            found = [locate(text, answers[_hash(text)]["answer"]) for text in texts]
+            seconds = sum(answer["seconds"] for answer in answers.values())
             own[name] = _describe(sentences, found, seconds)
         for model in BUNDLED:
             analyzer = load(model, threads=THREADS)
