@@ -16,7 +16,7 @@ function showDrivers() {
   if (!rating) return;
   byId("drivers").hidden = false;
   byId("drivers-title").textContent = `What goes with high and low ${rating.column}`;
-  byId("drivers-hint").textContent = `Mean ${rating.mean.toFixed(2)} in ${plural(rating.reviews, "review")} with a number. Reviews that criticize or praise a ${level}, compared with reviews that do not, all other ${level}s being equal; lines are 95 % intervals. An association is no proof of a cause. Not shown: what fewer than ${content.min_reviews} reviews criticize (or praise), or what always occurs with something else.`;
+  byId("drivers-hint").textContent = `Mean ${rating.mean.toFixed(2)} in ${plural(rating.reviews, "review")} with a number. Reviews that criticize or praise a ${level}, compared with reviews that do not, all other ${level}s being equal; lines are 95 % intervals. An association is no proof of a cause. Not shown: ${level}s that fewer than ${content.min_reviews} reviews criticize (or praise), and ${level}s that always occur together.`;
   if (!found.length) {
     byId("drivers-hint").textContent = `Mean ${rating.mean.toFixed(2)} in ${plural(rating.reviews, "review")} with a number. Nothing could be estimated: no ${level} is criticized, or praised, in ${content.min_reviews} of them.`;
     return;
