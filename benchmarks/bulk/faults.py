@@ -1,13 +1,14 @@
 """Bulk scoring under random faults: does `_SUCCESS` ever stand beside a wrong output?
 
-    python benchmarks/bulk/faults.py [TRIALS] [SEED]
+    python benchmarks/bulk/faults.py [TRIALS] [SEED] [FAULT]
 
 Each trial writes an input in random formats, starts `capsar score` on the local engine or on Ray,
 and injects one fault at a random moment. If the job ends without `_SUCCESS`, the fault is undone
 and the same command is run again. `results/faults.json` counts trials by fault and by their end:
 `success` (at once), `resumed` (after further runs), `refused` (exit code 2 with a message, because
 results of two versions or two jobs would be mixed), `failed`, and `wrong` (`_SUCCESS` beside a
-missing, doubled or wrong row). Trials are appended to `runs/faults.jsonl` and not repeated.
+missing, doubled or wrong row). Trials are appended to `runs/faults.jsonl` and not repeated. With
+the name of a fault, all trials inject it, and the files are named `faults-FAULT`.
 """
 
 from __future__ import annotations
@@ -43,9 +44,11 @@ from bulk.seaweed import seaweed
 from measure import ROOT, write_result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
-LOG = ROOT / "runs" / "faults.jsonl"
+    Fault = Callable[["Trial"], list[int]]
+
+LOGS = ROOT / "runs"
 ROWS, MANY_ROWS = 5_000, 20_000
 FORMATS = (".parquet", ".csv", ".jsonl", ".csv.gz")
 MAX_RUNS = 4
@@ -366,10 +369,12 @@ def is_right(trial: Trial, expected: dict[str, dict[str, Any]]) -> bool:
     return True
 
 
-def run_trial(number: int, seed: int, expected: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def run_trial(
+    number: int, seed: int, faults: Sequence[Fault], expected: dict[str, dict[str, Any]]
+) -> dict[str, Any]:
     """Run one trial and return how it ended."""
     chance = random.Random(f"{seed}-{number}")
-    fault = FAULTS[number % len(FAULTS)]
+    fault = faults[number % len(faults)]
     is_large = number % 9 == 0
     pool = list(expected["fast"])
     uses_base = fault is different_jobs  # with `base`, fewer rows take as long
@@ -399,7 +404,7 @@ def run_trial(number: int, seed: int, expected: dict[str, dict[str, Any]]) -> di
         log = (Path(folder) / "log").read_text(errors="replace")[-2000:]
         kept = {"log": log} if end in (WRONG, FAILED) else {}
         if end == WRONG:
-            shutil.copytree(folder, LOG.parent / f"wrong-{number}", dirs_exist_ok=True)
+            shutil.copytree(folder, LOGS / f"wrong-{number}", dirs_exist_ok=True)
     return {
         "number": number,
         "fault": fault.__name__,
@@ -420,28 +425,31 @@ def predict(texts: list[str], model: str) -> dict[str, list[tuple[object, ...]]]
     }
 
 
-def main(trials: int = 200, seed: int = 0) -> None:
+def main(trials: str = "200", seed: str = "0", *only: str) -> None:
+    name = "-".join(("faults", *only))
+    faults = [fault for fault in FAULTS if fault.__name__ in only] or FAULTS
+    log = LOGS / f"{name}.jsonl"
     texts = list(dict.fromkeys(reviews(4_000)))
     expected = {"fast": predict(texts, "fast"), "base": predict(texts[:300], "base")}
-    LOG.parent.mkdir(exist_ok=True)
-    lines = LOG.read_text(encoding="utf-8").splitlines() if LOG.exists() else []
+    LOGS.mkdir(exist_ok=True)
+    lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
     done = {row["number"]: row for row in map(json.loads, lines)}
-    for number in range(trials):
+    for number in range(int(trials)):
         if number not in done:
-            done[number] = run_trial(number, seed, expected)
+            done[number] = run_trial(number, int(seed), faults, expected)
             print(json.dumps(done[number]), file=sys.stderr, flush=True)
-            with LOG.open("a", encoding="utf-8") as stream:
+            with log.open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps(done[number]) + "\n")
-    rows = [done[number] for number in range(trials)]
+    rows = [done[number] for number in range(int(trials))]
     ends: dict[str, Any] = {
         fault.__name__: dict(Counter(r["end"] for r in rows if r["fault"] == fault.__name__))
-        for fault in FAULTS
+        for fault in faults
     }
     codes = Counter(str(code) for r in rows for code in r["codes"])
     write_result(
-        "faults",
+        name,
         {
-            "trials": trials,
+            "trials": len(rows),
             "wrong_successes": sum(r["end"] == WRONG for r in rows),
             "failed": sum(r["end"] == FAILED for r in rows),
             "trials_on_ray": sum(r["engine"] == "ray" for r in rows),
@@ -453,4 +461,4 @@ def main(trials: int = 200, seed: int = 0) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main(*sys.argv[1:])
