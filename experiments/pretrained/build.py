@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 STEPS = ("labels", "train", "pack", "opinions", "themes")
 CARD_STEP = "card"
 OPINIONS = ROOT / "corpus" / "opinions"
-OPINION_HEADS = {"base": {"units": 192, "seed": 1}, "fast": {"units": 96, "seed": 0}}
-"""Settings of the opinion heads: a slower encoder leaves time for a larger head, and of two seeds
-the better one on validation."""
+OPINION_HEADS = {"base": {"units": 192, "seed": 0}, "fast": {"units": 96, "seed": 0}}
+"""Settings of the opinion heads: a slower encoder leaves time for a larger head. Of two seeds for
+`base`, this one has the better overlapping F1 on validation, at the same exact F1."""
 
 
 def main() -> None:
