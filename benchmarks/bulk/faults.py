@@ -427,7 +427,9 @@ def predict(texts: list[str], model: str) -> dict[str, list[tuple[object, ...]]]
 
 def main(trials: str = "200", seed: str = "0", *only: str) -> None:
     name = "-".join(("faults", *only))
-    faults = [fault for fault in FAULTS if fault.__name__ in only] or FAULTS
+    faults = [fault for fault in FAULTS if not only or fault.__name__ in only]
+    if not faults:
+        raise SystemExit(f"There is no fault {' '.join(only)!r}")
     log = LOGS / f"{name}.jsonl"
     texts = list(dict.fromkeys(reviews(4_000)))
     expected = {"fast": predict(texts, "fast"), "base": predict(texts[:300], "base")}
