@@ -184,10 +184,10 @@ def test_streams_keep_the_order_and_read_no_more_than_a_chunk_ahead(
 
     stream = analyzer.classify_stream(source())  # type: ignore[arg-type]
     first = next(stream)
-    assert taken == 512
+    assert taken == 1024
     results = [first, *stream]
     assert len(results) == len(texts)
-    for index in (0, 1, 511, 512, 2499):
+    for index in (0, 1, 1023, 1024, 2499):
         alone = analyzer.classify([texts[index]], ["soup"])[0][0]
         for polarity in CLASSES:
             assert results[index][0].scores[polarity] == pytest.approx(

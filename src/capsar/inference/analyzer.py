@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from capsar.themes.schema import Theme, Themes
 
 _DEFAULT_ASPECT_THRESHOLD = 0.4
-_CHUNK = 512
+_CHUNK = 1024
 """Maximum number of texts or sentences in memory."""
 _MAX_REMOVALS = 64
 """How many times an explanation removes words."""
@@ -173,7 +173,7 @@ class Analyzer:
         *,
         min_confidence: float = 0.0,
     ) -> Iterator[list[AspectSentiment]]:
-        """Yield the results of `classify` one by one, with at most 512 texts in memory."""
+        """Yield the results of `classify` one by one, with at most 1024 texts in memory."""
         self._check_confidence(min_confidence)
         check_many(pairs, "pairs of a text and its aspects")
         iterator = enumerate(pairs)
@@ -240,7 +240,7 @@ class Analyzer:
         min_confidence: float = 0.0,
         themes: Themes | Sequence[Theme] | str | Path | None = None,
     ) -> Iterator[list[AspectSentiment]]:
-        """Yield the results of `analyze` one by one, with at most 1024 sentences in memory."""
+        """Yield the results of `analyze` one by one, with at most 2048 sentences in memory."""
         mode = self._check_mode(mode)
         self._check_confidence(min_confidence, mode)
         matcher = None
