@@ -39,8 +39,6 @@ bench:  ## every benchmark; each writes benchmarks/results/NAME.json
 	python benchmarks/install.py
 	python benchmarks/serve/main.py all base
 	for part in million ratios store planning spark billion; do python benchmarks/bulk/main.py $$part || exit 1; done
-	for kind in worker driver; do python benchmarks/bulk/main.py crashes $$kind local || exit 1; done
-	for kind in worker driver node; do python benchmarks/bulk/main.py crashes $$kind ray || exit 1; done
 	for part in truth labeled scale; do python benchmarks/report/main.py $$part || exit 1; done
 
 docs:  ## render the blocks of README and docs, run what they show, and build the site

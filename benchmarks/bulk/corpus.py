@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 from pathlib import Path
@@ -106,9 +105,3 @@ def _is_equal(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> bo
 
 def _numbers(aspect: dict[str, Any]) -> list[float]:
     return [*aspect["scores"].values(), aspect["confidence"], aspect["aspect_confidence"]]
-
-
-def read_summary(output: Path) -> dict[str, Any]:
-    """Return the summary of a finished job."""
-    content: dict[str, Any] = json.loads((output / "_summary.json").read_text(encoding="utf-8"))
-    return content

@@ -1,11 +1,10 @@
-"""Bulk scoring: speed, memory, crashes, an object store, planning, Spark.
+"""Bulk scoring: speed, memory, an object store, planning, Spark.
 
 Each part adds its metrics to `results/bulk.json`:
 
     python benchmarks/bulk/main.py million [ROWS]         end to end; memory relative to 50,000 rows
     python benchmarks/bulk/main.py ratios [ROWS] [TURNS]  2 workers relative to 2 bare processes
     python benchmarks/bulk/main.py csv [ROWS]             real reviews in a CSV; killed at half time
-    python benchmarks/bulk/main.py crashes KIND ENGINE [TRIALS] [ROWS]  worker, driver or node
     python benchmarks/bulk/main.py store [ROWS]           SeaweedFS, killed during the run
     python benchmarks/bulk/main.py planning [SHARDS]
     python benchmarks/bulk/main.py spark [ROWS]
@@ -17,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import random
 import signal
 import statistics
 import subprocess
@@ -36,7 +34,6 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import capsar
-from bulk import crashes as crash_trials
 from bulk.corpus import MODEL, check, predict_serially, texts_of, write_corpus
 from bulk.seaweed import seaweed
 from capsar.bulk.job import ScoreOptions
@@ -209,28 +206,6 @@ def unlabeled_reviews(number: int) -> list[str]:
     return texts[:number]
 
 
-def crashes(
-    folder: Path, kind: str, engine: str, trials: int = 10, rows: int = 20_000
-) -> dict[str, float]:
-    """Kill at random moments, and count rows that are missing, duplicated or different."""
-    source = write_corpus(folder / "in", rows, row_group=500)
-    expected = predict_serially(texts_of(source, rows))
-    crash = getattr(crash_trials, f"crash_{kind}")
-    found: list[dict[str, float]] = []
-    for trial in range(trials):
-        at = random.randrange(rows // 600)
-        found.append(crash(source, folder / f"out-{trial}", engine, at, rows, expected))
-        print(kind, engine, trial, at, found[-1], file=sys.stderr)
-    name = f"{kind}_{engine}"
-    sums = ("missing", "duplicated", "different", "errors", "not_skipped", "killed")
-    return {
-        **{f"{name}_{key}": float(sum(one[key] for one in found)) for key in sums},
-        f"{name}_trials": trials,
-        f"{name}_rows": rows,
-        f"{name}_rework_share": statistics.mean(one["rework_share"] for one in found),
-    }
-
-
 def store(folder: Path, rows: int = 20_000) -> dict[str, float]:
     """Score from and to an object store that is killed and restarted during the run."""
     local = write_corpus(folder / "in", rows, row_group=500)
@@ -344,7 +319,7 @@ def billion(_: Path) -> dict[str, float]:
 
 def main(part: str, *arguments: str) -> None:
     parts: dict[str, Any] = {
-        f.__name__: f for f in (million, ratios, csv, crashes, store, planning, spark, billion)
+        f.__name__: f for f in (million, ratios, csv, store, planning, spark, billion)
     }
     values = [int(text) if text.isdecimal() else text for text in arguments]
     packages = (*PACKAGES, "pyspark") if part == "spark" else PACKAGES

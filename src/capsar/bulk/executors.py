@@ -199,6 +199,8 @@ _RAY_ENVIRONMENT = {
     # Ray's default time limits of 30 s are too short for a busy machine.
     "RAY_agent_register_timeout_ms": "300000",
     "RAY_raylet_start_wait_time_s": "240",
+    # Ray runs workers at nice 15, so scoring would wait for every other process.
+    "RAY_worker_niceness": "0",
 }
 
 
