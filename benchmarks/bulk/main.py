@@ -217,7 +217,7 @@ def store(folder: Path, rows: int = 20_000) -> dict[str, float]:
 
         def interrupt(progress: JobProgress) -> None:
             nonlocal outages
-            if progress.shards_done == progress.shards // 3:
+            if not outages and progress.shards_done >= progress.shards // 3:
                 weed.kill()
                 outages += 1
                 threading.Timer(5, weed.start).start()
