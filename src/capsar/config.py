@@ -74,6 +74,7 @@ _RULES: dict[str, Rule] = {
     "distill_weight": _FRACTION,
     "max_grad_norm": _NOT_NEGATIVE,
     "mixed_precision": _one_of("no", "bf16"),
+    "initial_weight": _BELOW_ONE,
     "validation_ratio": _BELOW_ONE,
     "folds": (lambda value: value == 0 or value > 1, "0, or at least 2"),
     "train_ratio": _POSITIVE_FRACTION,
@@ -217,6 +218,9 @@ class TrainConfig:
     init_from: str = ""
     """A trained model to fine-tune: a bundled model, the folder of a bundle, or a hub id. Its
     network and vocabulary are kept."""
+    initial_weight: float = 0.0
+    """Share of the initial weights in the saved ones, which are the mean of initial and fine-tuned
+    weights: with 0.5, a model keeps more of what it knew of other domains."""
 
     def __post_init__(self) -> None:
         _check_fields(self)
@@ -302,6 +306,9 @@ class RunConfig:
         _check(trainable, "exhaustive", data.exhaustive, needs)
         has_capsules = model.head == "capsules" or not train.teacher
         _check(has_capsules, "teacher", train.teacher, "empty with a head without capsules")
+        can_mix = not train.initial_weight or (bool(train.init_from) and not data.folds)
+        needs = "0 without train.init_from or with data.folds"
+        _check(can_mix, "initial_weight", train.initial_weight, needs)
 
     @property
     def trains_spans(self) -> bool:

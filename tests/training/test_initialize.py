@@ -110,6 +110,36 @@ def test_fine_tuning_learns_and_can_be_resumed(packed: Path, tmp_path: Path) -> 
     np.testing.assert_array_equal(lengths(packed, resumed.bundle), same)
 
 
+def test_saved_weights_can_be_averaged_with_the_initial_ones(packed: Path, tmp_path: Path) -> None:
+    """A quarter of the initial weights, and three quarters of those without averaging."""
+    before = read_weights(open_bundle(packed))
+    found = {
+        share: train(
+            fine_tuning(packed, learning_rate=0.01, initial_weight=share), tmp_path / str(share)
+        )
+        for share in (0.0, 0.25)
+    }
+    trained, mean = (read_weights(open_bundle(result.bundle)) for result in found.values())
+    assert (
+        found[0.25].history[0]["validation_accuracy"]
+        == found[0.0].history[0]["validation_accuracy"]
+    )
+    assert any(not np.allclose(trained[name], before[name], atol=0.01) for name in before)
+    for name, value in before.items():
+        wanted = 0.25 * value + 0.75 * trained[name]
+        np.testing.assert_allclose(mean[name], wanted, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("changed", [{"init_from": ""}, {"folds": 2}])
+def test_averaging_needs_one_run_from_an_initial_model(changed: dict[str, object]) -> None:
+    content = {"data": {"train": "x.csv"}, "train": {"init_from": "fast", "initial_weight": 0.5}}
+    run_config(content)
+    section = "data" if "folds" in changed else "train"
+    content[section] |= changed
+    with pytest.raises(ConfigError, match="initial_weight must be 0 without"):
+        run_config(content)
+
+
 def test_partial_labels_keep_the_extraction_head(
     packed: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -277,6 +277,7 @@ class TrainState:
         self.progress = Progress()
         self.best: dict[str, Tensor] = {}
         """The weights of the best epoch so far."""
+        self._initial_weights = _copy_weights(self.model) if run_config.train.initial_weight else {}
         self.run: dict[str, Any] = run_config.as_dict() | {
             "fingerprint": self.data.fingerprint + fingerprint_teachers(run_config.train.teacher)
         }
@@ -287,6 +288,13 @@ class TrainState:
         splits = self.data.splits
         predictor = NetworkPredictor(self.evaluated, self.data.vocabulary.tokenizer)
         return ValidationSet(predictor, splits.validation, splits.validation_sentences)
+
+    @property
+    def final_weights(self) -> dict[str, Tensor]:
+        """The weights to save: of the best epoch, or their mean with those of the initial model."""
+        share = self._run_config.train.initial_weight
+        means = {k: self.best[k].lerp(v, share) for k, v in self._initial_weights.items()}
+        return self.best | means
 
     @property
     def examples(self) -> list[Example]:

@@ -253,7 +253,7 @@ def save_model(
         tokenizer = encoder.tokenizer
         subwords = {"window": tokenizer.window, "reads_aspect": tokenizer.reads_aspect}
         settings |= {"transformer": describe(encoder.model), "subwords": subwords}
-    load_trained_weights(state.evaluated, state.best)
+    load_trained_weights(state.evaluated, state.final_weights)
     model = state.evaluated.cpu().eval()
     weights = {name: value.contiguous() for name, value in model.state_dict().items()}
     kept = initial.span_settings if initial and not run_config.trains_spans else None
