@@ -220,7 +220,8 @@ class TrainConfig:
     network and vocabulary are kept."""
     initial_weight: float = 0.0
     """Share of the initial weights in the saved ones, which are the mean of initial and fine-tuned
-    weights: with 0.5, a model keeps more of what it knew of other domains."""
+    weights: with 0.5, a model keeps more of what it knew of other domains. Epochs are validated
+    with the fine-tuned weights alone; thresholds and calibration are chosen with the mean."""
 
     def __post_init__(self) -> None:
         _check_fields(self)
