@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from capsar.bulk.filesystem import InputFile, stat
 from capsar.bulk.job import Job
+from capsar.bulk.manifest import open_manifest
 from capsar.bulk.planning import (
     PlannedFile,
     _row_ranges,
@@ -94,6 +95,23 @@ def test_rows_of_shards_are_the_rows_of_the_file(tmp_path: Path) -> None:
             found += batch.rows
     assert [row.text for row in found] == table.column("review").to_pylist()
     assert found[4321].location == "row 4321"
+
+
+def test_metadata_of_each_file_is_read_once_and_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a.parquet", "c.parquet"):
+        write(tmp_path / "in" / name, ["good"] * 3)
+    write(tmp_path / "in" / "b.csv", ["good"])
+    (tmp_path / "in" / "d.parquet").write_bytes(b"torn")
+    opened: list[str] = []
+    read = pq.read_metadata
+    monkeypatch.setattr(pq, "read_metadata", lambda file: (opened.append("x"), read(file))[1])
+    manifest = open_manifest(Job.make(OPTIONS, str(tmp_path / "out")), [str(tmp_path / "in")])
+    assert [Path(planned.file.uri).name[0] for planned in manifest.planned] == list("abcd")
+    assert [planned.groups for planned in manifest.planned] == [(3,), None, (3,), None]
+    assert [bool(planned.error) for planned in manifest.planned] == [False, False, False, True]
+    assert len(opened) == 3
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ def stat(uri: str) -> InputFile:
     entry = filesystem.get_file_info(path)
     if not entry.is_file:
         raise FileNotFoundError(errno.ENOENT, "there is no such file", uri)
-    return _input_file(uri, filesystem, entry)
+    return _input_file(normalize(uri), filesystem, entry)
 
 
 def list_names(folder: str) -> list[str]:
@@ -266,13 +266,14 @@ def _file_type(uri: str) -> Any:  # noqa: ANN401
 
 
 def _list_below(folder: str, *, recursive: bool) -> list[InputFile]:
+    folder = normalize(folder)
     filesystem, root = _locate(folder)
     selector = fs.FileSelector(root, recursive=recursive)
     found = []
     for entry in retry(folder, lambda: filesystem.get_file_info(selector)):
         inside = posixpath.relpath(entry.path, root)
         if entry.is_file and not any(part[0] in "._" for part in inside.split("/")):
-            found.append(_input_file(join(normalize(folder), inside), filesystem, entry))
+            found.append(_input_file(join(folder, inside), filesystem, entry))
     return found
 
 
@@ -280,7 +281,7 @@ def _input_file(uri: str, filesystem: Any, entry: Any) -> InputFile:  # noqa: AN
     version = str(entry.mtime_ns)
     if isinstance(filesystem, fs.PyFileSystem):
         version += str(filesystem.handler.fs.info(entry.path).get("ETag", ""))
-    return InputFile(normalize(uri), entry.size, version)
+    return InputFile(uri, entry.size, version)
 
 
 def _locate(uri: str) -> tuple[Any, str]:

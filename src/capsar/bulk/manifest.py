@@ -69,6 +69,7 @@ def open_manifest(job: Job, inputs: Sequence[str]) -> JobManifest:
     """
     files, ignored = find_files(inputs)
     names = [name for name in filesystem.list_names(job.output) if name.endswith(".parquet")]
+    planned = None
     content = filesystem.read_bytes(_job_file(job))
     if content is None:
         if names:
@@ -76,7 +77,8 @@ def open_manifest(job: Job, inputs: Sequence[str]) -> JobManifest:
                 f"{job.output!r} contains Parquet files that are not part of a job. {_NEXT_STEP}"
             )
         check_first_file(files, job.options)
-        schema = kept_schema(plan_files(job, files), job.options)
+        planned = plan_files(job, files)
+        schema = kept_schema(planned, job.options)
         serialized = base64.b64encode(schema.serialize().to_pybytes()).decode()
         content = json.dumps(job.identity() | {"schema": serialized}, indent=1).encode()
         content = filesystem.create(_job_file(job), content + b"\n")
@@ -86,7 +88,7 @@ def open_manifest(job: Job, inputs: Sequence[str]) -> JobManifest:
     job = replace(job, schema=schema)
     finished = _read_results(job, names)
     _check_versions(job, files, names, finished)
-    return JobManifest(job, plan_files(job, files), finished, ignored)
+    return JobManifest(job, planned or plan_files(job, files), finished, ignored)
 
 
 def _job_file(job: Job) -> str:

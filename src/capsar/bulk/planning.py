@@ -32,6 +32,7 @@ _SHARDS_PER_FILE = 32
 _MIN_SHARD_BYTES = 62_500
 _MIN_SHARD_ROWS = 100
 """Small files have this many shards of at least this size, so that all cores can work."""
+_UNSAFE = re.compile(r"[^\w-]+", re.ASCII)
 _MAX_PARTS = 16
 """Into how many shards a row group is divided at most: each reads it from the start."""
 
@@ -112,21 +113,21 @@ def check_first_file(files: Sequence[InputFile], options: ScoreOptions) -> None:
 
 def plan_files(job: Job, files: Iterable[InputFile]) -> list[PlannedFile]:
     """Read the metadata of Parquet files, and of text files that were converted before."""
+    planned = {file.uri: PlannedFile(file) for file in files}
+    divisible = [p for p in planned.values() if not p.is_text or _is_large(p, job.options)]
 
-    def plan(file: InputFile) -> PlannedFile:
-        planned = PlannedFile(file)
-        if planned.is_text and not _is_large(planned, job.options):
-            return planned
-        source = converted_path(job, file) if planned.is_text else file.uri
+    def plan(file: PlannedFile) -> PlannedFile:
+        source = converted_path(job, file.file) if file.is_text else file.file.uri
         try:
             metadata = filesystem.retry(source, lambda: _read_metadata(source))
         except (pa.ArrowException, OSError) as error:
-            return planned if planned.is_text else replace(planned, error=f"{source}: {error}")
+            return file if file.is_text else replace(file, error=f"{source}: {error}")
         groups = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
-        return replace(planned, groups=tuple(groups), schema=metadata.schema.to_arrow_schema())
+        return replace(file, groups=tuple(groups), schema=metadata.schema.to_arrow_schema())
 
     with ThreadPoolExecutor(_NUM_THREADS) as pool:
-        return list(pool.map(plan, files))
+        planned.update((file.file.uri, file) for file in pool.map(plan, divisible))
+    return list(planned.values())
 
 
 def _read_metadata(uri: str) -> Any:  # noqa: ANN401
@@ -213,7 +214,7 @@ def file_digest(job: Job, file: InputFile) -> str:
 def shard_name(job: Job, file: InputFile, start: int) -> str:
     """Return the name of the output file of a shard."""
     stem = filesystem.base_name(file.uri).partition(".")[0]
-    stem = re.sub(r"[^\w-]+", "-", stem, flags=re.ASCII)[:40]
+    stem = _UNSAFE.sub("-", stem)[:40]
     return f"{stem}-{file_digest(job, file)}-{start:012d}.parquet"
 
 
