@@ -201,6 +201,11 @@ _RAY_ENVIRONMENT = {
     "RAY_raylet_start_wait_time_s": "240",
     # Ray runs workers at nice 15, so scoring would wait for every other process.
     "RAY_worker_niceness": "0",
+    # Idle workers, and metrics for a dashboard that does not run, take CPU time.
+    "RAY_enable_worker_prestart": "0",
+    "RAY_prestart_worker_first_driver": "0",
+    "RAY_enable_metrics_collection": "0",
+    "RAY_task_events_report_interval_ms": "0",
 }
 
 
