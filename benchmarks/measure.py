@@ -92,7 +92,7 @@ def write_result(
         metrics: The measured values.
         packages: Packages whose versions are recorded.
         part: The part of a benchmark that is run in parts: metrics of other parts are kept, and
-            each part has its own command and commit.
+            each part has its own command, commit and versions.
         facts: Other facts about the run.
     """
     sources = ["--", "src", "benchmarks", ":!benchmarks/results"]
@@ -112,7 +112,9 @@ def write_result(
     path = RESULTS / f"{name}.json"
     if part is not None:
         before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        result["parts"] = before.get("parts", {}) | {part: {"command": command, "commit": commit}}
+        own = {"command": command, "commit": commit, "versions": result["versions"]}
+        result["parts"] = before.get("parts", {}) | {part: own}
+        result["versions"] = before.get("versions", {}) | result["versions"]
         result["metrics"] = before.get("metrics", {}) | result["metrics"]
         result["command"] = f"python {script} PART, for each of parts"
     path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
