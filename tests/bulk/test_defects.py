@@ -83,7 +83,7 @@ def test_second_job_with_another_model_is_refused(tmp_path: Path, small_bundle: 
 def plan(job: Job, path: Path) -> list[Any]:
     from capsar.bulk.planning import find_files, plan_files
 
-    return plan_files(job, find_files([str(path)])[0])
+    return plan_files(job, find_files([str(path)], job.output)[0])
 
 
 def test_last_of_several_processes_creates_a_file_on_a_store(
@@ -247,7 +247,7 @@ def test_equal_jobs_at_the_same_time_both_succeed(tmp_path: Path) -> None:
 def test_hung_worker_is_replaced(tmp_path: Path, keeps_hanging: bool) -> None:
     texts = reviews(400)
     write(tmp_path / "a.parquet", texts)
-    policy = RetryPolicy(silent_seconds=8, give_up_after=2)
+    policy = RetryPolicy(silent_seconds=8, start_seconds=8, give_up_after=2)
     stopped: list[int] = []
 
     def stop_worker(_: JobProgress) -> None:
@@ -262,7 +262,7 @@ def test_hung_worker_is_replaced(tmp_path: Path, keeps_hanging: bool) -> None:
     path, out = tmp_path / "a.parquet", tmp_path / "out"
     start = time.monotonic()
     if keeps_hanging:
-        policy = replace(policy, silent_seconds=3, max_failed_starts=2)
+        policy = replace(policy, silent_seconds=3, start_seconds=3, max_failed_starts=2)
         engine = replace(engine, retry=policy)
         with pytest.raises(Exception, match="no progress in 3 seconds"):
             score(path, out, options, engine=engine, on_progress=stop_worker)

@@ -136,7 +136,8 @@ def test_rows_are_located_by_line(
 def test_rows_of_excel_files_are_located_by_row(tmp_path: Path) -> None:
     path = write(tmp_path / "a.xlsx", ["a", None, "b"])
     (batch,) = read_text(str(path), OPTIONS, KEPT)
-    assert [row.text for row in batch.rows] == ["a", None, "b"]
+    assert [row.text for row in batch.rows] == ["a", "", "b"]
+    assert [row.error for row in batch.rows] == ["", "null text", ""]
     assert [row.location for row in batch.rows] == ["row 2", "row 3", "row 4"]
     assert batch.kept.column("id").to_pylist() == ["0", "1", "2"]
 
@@ -172,7 +173,7 @@ def test_converted_rows_equal_those_of_the_text_file(tmp_path: Path) -> None:
         stream.write(b'3000,caf\xe9\n3001\n3002,"' + b"x" * 100_001 + b'"\n')
     options, target = replace(OPTIONS, aspect_column=None), str(tmp_path / "a.parquet")
     batches = list(read_text(str(path), options, KEPT))
-    groups = write_converted(batches, target, 20_000, options, KEPT)
+    groups = write_converted(batches, target, 20_000, KEPT)
     assert sum(groups) == 3003
     assert len(groups) > 5
     found = list(read_parquet(target, 0, 3003, options, KEPT))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import capsar
 from capsar.bulk.job import ScoreOptions
-from capsar.bulk.rows import InputRow
+from capsar.bulk.rows import InputRow, check_row
 from capsar.bulk.scoring import Scorer, score_batch
 from capsar.errors import ArtifactError, ConfigError, DataError
 
@@ -92,7 +92,7 @@ def test_invalid_texts_get_an_error() -> None:
     options = ScoreOptions(model="fast", max_chars=20)
     not_utf8 = pa.array([b"caf\xe9", b"fine", None], pa.binary())
     errors = score_batch(pa.table({"text": not_utf8}), options).column("error").to_pylist()
-    assert errors == ["not UTF-8: unexpected end of data at 3", None, "null text"]
+    assert errors == ["not UTF-8: invalid at character 3", None, "null text"]
     for kind in (pa.string(), pa.large_string()):
         unchecked = pa.Array.from_buffers(
             kind,
@@ -101,12 +101,12 @@ def test_invalid_texts_get_an_error() -> None:
         )
         again = score_batch(pa.table({"text": unchecked}), options).column("error").to_pylist()
         assert again == errors
-    rows = [InputRow("x" * 21), InputRow(7), InputRow("a\ud800")]
-    rows.append(InputRow(None, error="not JSON: it"))
+    rows = [check_row(text, None, "", options) for text in ("x" * 21, 7, "a\ud800")]
+    rows.append(InputRow("", error="not JSON: it"))
     assert [error for _, error in Scorer(options).score(rows)] == [
         "too long: 21 characters, the maximum is 20",
         "not text: int",
-        "not UTF-8: unpaired surrogate",
+        "not UTF-8: invalid at character 1",
         "not JSON: it",
     ]
     nulls = score_batch(pa.table({"text": pa.nulls(2)}), options)

@@ -33,6 +33,8 @@ class RetryPolicy:
 
     silent_seconds: float = 300.0
     """How long a worker may report no rows before it is killed."""
+    start_seconds: float = 300.0
+    """How long a local worker may take to load the model before it is killed."""
     isolate_after: int = 2
     """Crashes after which rows are scored in a subprocess."""
     give_up_after: int = 6
@@ -89,10 +91,7 @@ class Pool:
             while self._queue or any(slot.task for slot in self._slots):
                 self._start_workers()
                 yield PoolEvent()
-                by_handle = {id(slot.handle): slot for slot in self._slots}
-                handles = [slot.handle for slot in self._slots]
-                for handle, (kind, content) in self._engine.receive(handles, _WAIT_SECONDS):
-                    slot = by_handle[id(handle)]
+                for slot, (kind, content) in self._engine.receive([*self._slots], _WAIT_SECONDS):
                     slot.last_message = time.monotonic()
                     if kind == ROWS:
                         slot.rows += content
@@ -102,7 +101,7 @@ class Pool:
                 yield from self._replace_silent()
         finally:
             for slot in self._slots:
-                self._engine.kill(slot.handle)
+                slot.handle.close()
             self._engine.close()
 
     def _start_workers(self) -> None:
@@ -111,7 +110,7 @@ class Pool:
             if slot.is_ready and slot.task is None and self._queue:
                 slot.task = self._queue.popleft()
                 slot.last_message = time.monotonic()
-                self._engine.send(slot.handle, slot.task)
+                slot.handle.send(slot.task)
         while len(self._queue) > starting and len(self._slots) < self._max:
             self._slots.append(_Slot(self._engine.start()))
             starting += 1
@@ -129,12 +128,12 @@ class Pool:
             yield from self._replace(slot, f"exit code {content}")
 
     def _replace_silent(self) -> Iterator[PoolEvent]:
-        deadline = time.monotonic() - self._policy.silent_seconds
         for slot in [*self._slots]:
             is_waited_for = slot.task or (not slot.is_ready and self._engine.has_start_deadline)
-            if is_waited_for and slot.last_message < deadline:
-                self._engine.kill(slot.handle)
-                reason = f"no progress in {self._policy.silent_seconds:.0f} seconds"
+            seconds = self._policy.silent_seconds if slot.is_ready else self._policy.start_seconds
+            if is_waited_for and slot.last_message < time.monotonic() - seconds:
+                slot.handle.close()
+                reason = f"no progress in {seconds:.0f} seconds"
                 yield from self._replace(slot, reason)
 
     def _replace(self, slot: _Slot, reason: str) -> Iterator[PoolEvent]:
@@ -173,22 +172,12 @@ class LocalEngine:
         """Start a process."""
         return WorkerProcess("capsar.bulk.worker", self._setup)
 
-    def send(self, handle: WorkerProcess, task: Task) -> None:
-        """Send a task to a process."""
-        handle.send(task)
-
-    def receive(
-        self, handles: list[WorkerProcess], seconds: float
-    ) -> Iterator[tuple[WorkerProcess, Message]]:
+    def receive(self, slots: list[_Slot], seconds: float) -> Iterator[tuple[_Slot, Message]]:
         """Yield a message of each process that has sent one."""
-        ready = wait_for([handle.connection for handle in handles], seconds)
-        for handle in handles:
-            if handle.connection in ready:
-                yield handle, handle.receive()
-
-    def kill(self, handle: WorkerProcess) -> None:
-        """Kill a process."""
-        handle.close()
+        ready = wait_for([slot.handle.connection for slot in slots], seconds)
+        for slot in slots:
+            if slot.handle.connection in ready:
+                yield slot, slot.handle.receive()
 
     def close(self) -> None:
         """Do nothing: all processes are killed."""
@@ -225,23 +214,33 @@ class ShardActor:
 
     def run(self, task: Task) -> Message:
         """Run a task."""
+        self._rows.clear()  # of the last task
         return DONE, self._worker.run(task)
 
     def progress(self) -> list[int]:
         """Return the numbers of rows that were reported since the last call."""
-        reports = [*self._rows]
-        for _ in reports:
-            self._rows.popleft()
-        return reports
+        return [self._rows.popleft() for _ in range(len(self._rows))]
 
 
 @dataclass(slots=True, eq=False)
-class _Actor:
+class _ActorHandle:
     """A Ray actor, its pending call, and its pending request for progress."""
 
     actor: Any
     call: Any
     progress: Any = None
+
+    def send(self, task: Task) -> None:
+        """Call the actor with a task."""
+        self.call = self.actor.run.remote(task)
+        self.progress = self.actor.progress.remote()
+
+    def close(self) -> None:
+        """Kill the actor."""
+        import ray
+
+        with suppress(ray.exceptions.RayError):
+            ray.kill(self.actor)
 
 
 class RayEngine:
@@ -263,34 +262,25 @@ class RayEngine:
         options = {"num_cpus": 1, "max_restarts": 0, "max_task_retries": 0, "max_concurrency": 2}
         self._actor = self._ray.remote(ShardActor).options(**options)
 
-    def start(self) -> _Actor:
+    def start(self) -> _ActorHandle:
         """Start an actor."""
         actor = self._actor.remote()
-        return _Actor(actor, actor.start.remote(self._setup))
+        return _ActorHandle(actor, actor.start.remote(self._setup))
 
-    def send(self, handle: _Actor, task: Task) -> None:
-        """Call an actor with a task."""
-        handle.call = handle.actor.run.remote(task)
-        handle.progress = handle.actor.progress.remote()
-
-    def receive(self, handles: list[_Actor], seconds: float) -> Iterator[tuple[_Actor, Message]]:
+    def receive(self, slots: list[_Slot], seconds: float) -> Iterator[tuple[_Slot, Message]]:
         """Yield the result of each finished call, and the progress of the others."""
-        waiting = [handle for handle in handles if handle.call is not None]
+        waiting = [slot for slot in slots if slot.handle.call is not None]
         if waiting:
-            self._ray.wait([handle.call for handle in waiting], timeout=seconds)
-        for handle in waiting:
+            self._ray.wait([slot.handle.call for slot in waiting], timeout=seconds)
+        for slot in waiting:
+            handle = slot.handle
             if handle.progress is not None and self._is_done(handle.progress):
                 for rows in self._get(handle.progress, []):
-                    yield handle, (ROWS, rows)
+                    yield slot, (ROWS, rows)
                 handle.progress = handle.actor.progress.remote()
             if self._is_done(handle.call):
                 call, handle.call = handle.call, None
-                yield handle, self._get(call, (CRASHED, "the actor died"))
-
-    def kill(self, handle: _Actor) -> None:
-        """Kill an actor."""
-        with suppress(self._ray.exceptions.RayError):
-            self._ray.kill(handle.actor)
+                yield slot, self._get(call, (CRASHED, "the actor died"))
 
     def close(self) -> None:
         """Stop Ray if this engine started it."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 import errno
 import fnmatch
 import io
+import logging
 import os
 import posixpath
 import time
 import uuid
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -27,12 +28,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _ARROW_SCHEMES = ("s3", "gs", "gcs", "hdfs", "viewfs")
+_VERSION_FIELDS = (
+    *("mtime", "created", "updated", "last_modified", "LastModified", "Last-Modified"),
+    *("ETag", "etag"),
+)
+"""What the file systems of fsspec call the time of the last change, and the ETag."""
+JOB_FOLDER = "_job"
+"""The folder in the output of a job that holds what is not output."""
 _FIRST_DELAY_SECONDS = 0.5
 _MAX_DELAY_SECONDS = 15.0
 RETRY_SECONDS = 300.0
 """How long to retry when remote storage is unavailable."""
 _SETTLE_SECONDS = 2.0
 """How long to wait for other processes that create the same file on remote storage."""
+
+_LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -56,20 +66,24 @@ def normalize(uri: str) -> str:
     """Return the canonical form of a URI, from which output names are derived."""
     if is_local(uri):
         return os.path.abspath(uri.removeprefix("file://"))  # noqa: PTH100  (keeps links)
-    path, mark, settings = uri.partition("?")
+    path, mark, settings = _split(uri)
     return path.rstrip("/") + mark + settings
 
 
 def join(folder: str, *names: str) -> str:
     """Return the URI of a file in a folder."""
-    path, mark, settings = folder.partition("?") if not is_local(folder) else (folder, "", "")
+    path, mark, settings = _split(folder)
     return posixpath.join(path, *names) + mark + settings
 
 
 def base_name(uri: str) -> str:
     """Return the last part of a URI."""
-    path = uri if is_local(uri) else uri.partition("?")[0]
-    return posixpath.basename(path)
+    return posixpath.basename(_split(uri)[0])
+
+
+def _split(uri: str) -> tuple[str, str, str]:
+    """Return the path of a URI, the question mark and the settings; a local path has none."""
+    return (uri, "", "") if is_local(uri) else uri.partition("?")
 
 
 def retry(uri: str, call: Callable[[], T]) -> T:
@@ -80,10 +94,11 @@ def retry(uri: str, call: Callable[[], T]) -> T:
             return call()
         except (FileNotFoundError, PermissionError):
             raise
-        except OSError:
+        except OSError as error:
             delay = next(delays, None)
-            if is_local(uri) or delay is None:
+            if is_local(uri) or delay is None or "ACCESS_DENIED" in str(error):
                 raise
+            _LOG.warning("%s; trying again in %g s", error, delay)
             time.sleep(delay)
 
 
@@ -112,15 +127,16 @@ def open_text(uri: str, compression: str | None) -> BinaryIO:
 def list_inputs(uri: str) -> list[InputFile]:
     """Return a file, all files below a folder, or the files that match a pattern, sorted.
 
-    Files and folders whose names begin with `.` or `_` are ignored.
+    Files and folders whose names begin with `.`, `_` or `~` are ignored, and the output of jobs in
+    subfolders.
 
     Raises:
         DataError: If there are none.
     """
     kind = _file_type(uri)
     if any(sign in base_name(uri) for sign in "*?[") and not kind:
-        pattern = base_name(uri)
-        below = _list_below(uri[: -len(pattern)] or "/", recursive=False)
+        pattern, (path, mark, settings) = base_name(uri), _split(uri)
+        below = _list_below(path[: -len(pattern)] + mark + settings or "/", recursive=False)
         found = [file for file in below if fnmatch.fnmatch(base_name(file.uri), pattern)]
     elif kind == fs.FileType.Directory:
         found = _list_below(uri, recursive=True)
@@ -169,14 +185,11 @@ def read_bytes(uri: str) -> bytes | None:
 
 def write_bytes(uri: str, data: bytes) -> None:
     """Write a small file atomically: readers see all of its content or no file."""
-    if not is_local(uri):
+    if is_local(uri):
+        with _written_aside(uri, data) as scratch:
+            scratch.replace(normalize(uri))
+    else:
         retry(uri, lambda: _upload(uri, data))
-        return
-    scratch = _write_aside(uri, data)
-    try:
-        scratch.replace(uri)
-    finally:
-        scratch.unlink(missing_ok=True)
 
 
 def create(uri: str, data: bytes) -> bytes:
@@ -186,20 +199,21 @@ def create(uri: str, data: bytes) -> bytes:
     creation: the last process wins, and every process sees who did.
     """
     if is_local(uri):
-        scratch = _write_aside(uri, data)
-        try:
-            os.link(scratch, normalize(uri))
-        except FileExistsError:
-            pass
-        finally:
-            scratch.unlink(missing_ok=True)
+        with _written_aside(uri, data) as scratch, suppress(FileExistsError):
+            try:
+                os.link(scratch, normalize(uri))
+            except PermissionError:  # a disk without hard links, such as exFAT
+                with Path(normalize(uri)).open("xb") as stream:
+                    stream.write(data)
     elif read_bytes(uri) is None:
         write_bytes(uri, data)
         time.sleep(_SETTLE_SECONDS)
     return read_bytes(uri) or data
 
 
-def _write_aside(uri: str, data: bytes) -> Path:
+@contextmanager
+def _written_aside(uri: str, data: bytes) -> Iterator[Path]:
+    """Yield a file beside a local one that holds its content already."""
     target = Path(normalize(uri))
     target.parent.mkdir(parents=True, exist_ok=True)
     scratch = target.with_name(f".{target.name}-{uuid.uuid4().hex}")
@@ -208,10 +222,9 @@ def _write_aside(uri: str, data: bytes) -> Path:
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
-    except OSError:
+        yield scratch
+    finally:
         scratch.unlink(missing_ok=True)
-        raise
-    return scratch
 
 
 def publish(finished: Path, uri: str) -> None:
@@ -269,10 +282,18 @@ def _list_below(folder: str, *, recursive: bool) -> list[InputFile]:
     folder = normalize(folder)
     filesystem, root = _locate(folder)
     selector = fs.FileSelector(root, recursive=recursive)
+    entries = retry(folder, lambda: filesystem.get_file_info(selector))
+    inside_job = f"/{JOB_FOLDER}/"
+    outputs = {entry.path.partition(inside_job)[0] for entry in entries if inside_job in entry.path}
     found = []
-    for entry in retry(folder, lambda: filesystem.get_file_info(selector)):
+    for entry in entries:
         inside = posixpath.relpath(entry.path, root)
-        if entry.is_file and not any(part[0] in "._" for part in inside.split("/")):
+        is_hidden = any(part[0] in "._~" for part in inside.split("/"))
+        if (
+            entry.is_file
+            and not is_hidden
+            and posixpath.dirname(entry.path) not in outputs - {root}
+        ):
             found.append(_input_file(join(folder, inside), filesystem, entry))
     return found
 
@@ -280,7 +301,8 @@ def _list_below(folder: str, *, recursive: bool) -> list[InputFile]:
 def _input_file(uri: str, filesystem: Any, entry: Any) -> InputFile:  # noqa: ANN401
     version = str(entry.mtime_ns)
     if isinstance(filesystem, fs.PyFileSystem):
-        version += str(filesystem.handler.fs.info(entry.path).get("ETag", ""))
+        info = filesystem.handler.fs.info(entry.path)
+        version = "-".join(str(info[name]) for name in _VERSION_FIELDS if name in info)
     return InputFile(uri, entry.size, version)
 
 
@@ -294,7 +316,10 @@ def _locate(uri: str) -> tuple[Any, str]:
         return _arrow_filesystem(scheme, path.partition("/")[0], settings), path.rstrip("/")
     import fsspec
 
-    filesystem, path = fsspec.core.url_to_fs(uri)
+    try:
+        filesystem, path = fsspec.core.url_to_fs(uri)
+    except (ImportError, ValueError) as error:
+        raise DataError(f"Cannot open {uri!r}: {error}") from error
     return fs.PyFileSystem(fs.FSSpecHandler(filesystem)), path
 
 

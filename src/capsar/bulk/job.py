@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -59,8 +60,8 @@ class ScoreOptions:
             raise ConfigError("themes and aspect_column cannot be combined; give one of them")
         if self.max_chars < 1:
             raise ConfigError(f"max_chars must be 1 or more, got {self.max_chars}")
-        if not self.shard_mb > 0:
-            raise ConfigError(f"shard_mb must be greater than 0, got {self.shard_mb}")
+        if not 0 < self.shard_mb < math.inf:
+            raise ConfigError(f"shard_mb must be greater than 0 and finite, got {self.shard_mb}")
         reserved = {"aspects", "error"} & {name.casefold() for name in self.keep}
         if reserved:
             raise ConfigError(

@@ -24,7 +24,6 @@ import pyarrow as pa
 from capsar.bulk import filesystem
 from capsar.bulk.output import read_result
 from capsar.bulk.planning import (
-    JOB_FOLDER,
     check_first_file,
     digest_of,
     file_digest,
@@ -67,7 +66,7 @@ def open_manifest(job: Job, inputs: Sequence[str]) -> JobManifest:
     Raises:
         DataError: If the output folder belongs to another job or to other input.
     """
-    files, ignored = find_files(inputs)
+    files, ignored = find_files(inputs, job.output)
     names = [name for name in filesystem.list_names(job.output) if name.endswith(".parquet")]
     planned = None
     content = filesystem.read_bytes(_job_file(job))
@@ -91,8 +90,14 @@ def open_manifest(job: Job, inputs: Sequence[str]) -> JobManifest:
     return JobManifest(job, planned or plan_files(job, files), finished, ignored)
 
 
+def discard_manifest(job: Job) -> None:
+    """Remove the manifest of a job without output, so that the options can be changed."""
+    if not any(name.endswith(".parquet") for name in filesystem.list_names(job.output)):
+        filesystem.remove(_job_file(job))
+
+
 def _job_file(job: Job) -> str:
-    return filesystem.join(job.output, JOB_FOLDER, "job.json")
+    return filesystem.join(job.output, filesystem.JOB_FOLDER, "job.json")
 
 
 def _check_same(job: Job, stored: dict[str, Any], files: list[InputFile]) -> None:

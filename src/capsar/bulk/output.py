@@ -50,6 +50,11 @@ def read_result(uri: str) -> ShardResult:
 
     def read() -> bytes:
         with filesystem.open_input(uri) as stream:
-            return bytes((pq.read_metadata(stream).metadata or {})[_METADATA_KEY])
+            try:
+                return bytes((pq.read_metadata(stream).metadata or {})[_METADATA_KEY])
+            except OSError as error:  # also of a damaged footer, which has no number
+                if error.errno is None and filesystem.is_local(uri):
+                    raise ValueError(str(error)) from error
+                raise
 
     return ShardResult(**json.loads(filesystem.retry(uri, read)))

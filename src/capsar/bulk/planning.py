@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from capsar.bulk.filesystem import InputFile
     from capsar.bulk.job import Job, ScoreOptions
 
-JOB_FOLDER = "_job"
 _NUM_THREADS = 16
 _SHARDS_PER_FILE = 32
 _MIN_SHARD_BYTES = 62_500
@@ -72,8 +71,10 @@ class PlannedFile:
         return file_format(self.file.uri)[0] != "parquet"
 
 
-def find_files(inputs: Sequence[str]) -> tuple[list[InputFile], list[str]]:
+def find_files(inputs: Sequence[str], output: str) -> tuple[list[InputFile], list[str]]:
     """Return the supported files of the inputs, and the URIs of the others, sorted.
+
+    Parquet files in the output folder are not inputs, even if it is an input folder.
 
     Raises:
         DataError: If an input does not exist, or is a file of an unknown format.
@@ -82,6 +83,9 @@ def find_files(inputs: Sequence[str]) -> tuple[list[InputFile], list[str]]:
     ignored: list[str] = []
     for uri in map(filesystem.normalize, inputs):
         for file in filesystem.list_inputs(uri):
+            name = filesystem.base_name(file.uri)
+            if name.endswith(".parquet") and file.uri == filesystem.join(output, name):
+                continue
             try:
                 file_format(file.uri)
             except DataError:
@@ -142,11 +146,11 @@ def kept_schema(planned: Iterable[PlannedFile], options: ScoreOptions) -> Any:  
         for name, found in types.items():
             if file.is_text:
                 found.add(pa.string())
-            elif file.schema is not None and name in file.schema.names:
+            elif file.schema is not None and file.schema.get_field_index(name) >= 0:
                 found.add(file.schema.field(name).type)
     return pa.schema(
         [(name, next(iter(found)) if len(found) == 1 else pa.string())
-         for name, found in types.items()]
+         for name, found in ((name, found - {pa.null()}) for name, found in types.items())]
     )  # fmt: skip
 
 
@@ -214,7 +218,7 @@ def file_digest(job: Job, file: InputFile) -> str:
 def shard_name(job: Job, file: InputFile, start: int) -> str:
     """Return the name of the output file of a shard."""
     stem = filesystem.base_name(file.uri).partition(".")[0]
-    stem = _UNSAFE.sub("-", stem)[:40]
+    stem = _UNSAFE.sub("-", stem)[:40].lstrip("_")  # readers ignore names such as _a
     return f"{stem}-{file_digest(job, file)}-{start:012d}.parquet"
 
 
@@ -225,4 +229,6 @@ def digest_of(name: str) -> str:
 
 def converted_path(job: Job, file: InputFile) -> str:
     """Return where the Parquet copy of a text file is."""
-    return filesystem.join(job.output, JOB_FOLDER, "converted", f"{file_digest(job, file)}.parquet")
+    return filesystem.join(
+        job.output, filesystem.JOB_FOLDER, "converted", f"{file_digest(job, file)}.parquet"
+    )

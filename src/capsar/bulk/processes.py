@@ -63,6 +63,8 @@ class WorkerProcess:
         try:
             message: Message = self.connection.recv()
         except (EOFError, OSError):
+            with suppress(subprocess.TimeoutExpired):  # it is about to end with its own exit code
+                self._process.wait(_POLL_SECONDS)
             return CRASHED, self.close()
         return message
 

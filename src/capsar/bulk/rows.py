@@ -1,6 +1,6 @@
-"""Read files as batches of rows, and check each row before inference.
+"""Read files as batches of rows, and check each row.
 
-A record that cannot be read becomes a row with an error, so it does not affect other rows.
+A record that cannot be read or scored becomes a row with an error, so it does not affect others.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import csv
 import io
 import json
 import re
-from collections.abc import Sequence
+import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,7 +23,7 @@ from capsar.errors import DataError, FormatError
 from capsar.schema import find_mentions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from capsar.bulk.job import ScoreOptions
 
@@ -42,33 +42,25 @@ _MAX_BATCH_ROWS = 4096
 _MAX_BATCH_BYTES = 1 << 24
 _HEAD_BYTES = 1 << 20
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_ERROR = "_error"
+_ERROR = "_capsar_error"
 _CONVERTED = pa.schema(
-    {"_text": pa.string(), "_aspects": pa.list_(pa.string()), "_location": pa.string(),
-     _ERROR: pa.string()}
+    {"_capsar_text": pa.string(), "_capsar_aspects": pa.list_(pa.string()),
+     "_capsar_location": pa.string(), _ERROR: pa.string()}
 )  # fmt: skip
 """Columns of a converted file besides the kept ones: the fields of `InputRow`."""
-_TEXT_TYPES = (
-    pa.types.is_string,
-    pa.types.is_large_string,
-    pa.types.is_string_view,
-    pa.types.is_binary,
-    pa.types.is_large_binary,
-)
-_BINARY = (pa.large_binary(), pa.binary_view())
 
 
-@dataclass(frozen=True, slots=True)
-class InputRow:
+class InputRow(NamedTuple):
     """One record of the input."""
 
-    text: object
-    """A string if the record is valid; otherwise bytes that are not UTF-8, or any other value."""
-    aspects: object = None
+    text: str
+    """The text; empty if the row has an error."""
+    aspects: list[str] | None = None
+    """The given aspects; `None` to extract them."""
     location: str = ""
     """Position of the record in its file, for error messages, such as `line 3`."""
     error: str = ""
-    """Why the record could not be read; empty if it could."""
+    """Why the record cannot be scored; empty if it can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +70,6 @@ class RowBatch:
     rows: list[InputRow]
     kept: Any
     """An Arrow table with one row per row."""
-
-
-RowResult = tuple[list[dict[str, Any]] | None, str | None]
-"""The aspects of a row, or its error. The part of an error before the first colon is its kind."""
 
 
 def file_format(uri: str) -> tuple[str, str | None]:
@@ -126,6 +114,10 @@ def check_file(uri: str, options: ScoreOptions) -> None:
         header, _ = open_table(io.BytesIO(head), uri, kind=kind, encoding=options.encoding)
         _check_columns(header, options)
         return
+    if re.match(rb"\s*\[\s*{", head):
+        raise DataError(
+            "The file is a JSON array. Write one object per line, for example with `jq -c '.[]'`."
+        )
     fields: dict[str, None] = {}
     for _, record in read_objects(io.BytesIO(head), uri, encoding=options.encoding):
         fields |= {} if isinstance(record, FormatError) else dict.fromkeys(record)
@@ -142,13 +134,16 @@ def _open(uri: str) -> BinaryIO:
 
 def _check_columns(columns: Sequence[str], options: ScoreOptions, kind: str = "column") -> None:
     """Raise a DataError that names the columns found and the option to use."""
+    columns = [*columns]
     choices = {options.text_column: "--text-column", options.aspect_column: "--aspect-column"}
     for name in options.columns:
         if name not in columns:
             raise DataError(
-                f"There is no {kind} {name!r}; the {kind}s are {[*columns][:50]!r}. "
+                f"There is no {kind} {name!r}; the {kind}s are {columns[:50]!r}. "
                 f"Choose with {choices.get(name, '--keep')}."
             )
+        if columns.count(name) > 1:
+            raise DataError(f"There are several {kind}s {name!r}. Rename all but one of them.")
 
 
 def _check_encoding(head: bytes, encoding: str) -> None:
@@ -190,7 +185,7 @@ def read_text(uri: str, options: ScoreOptions, schema: Any) -> Iterator[RowBatch
             row, values = _text_row(location, fields, options)
             rows.append(row)
             kept.append(values)
-            size += sum(len(value or "") for value in (*values.values(), str(row.text)))
+            size += sum(len(value or "") for value in (*values.values(), row.text))
             if len(rows) == _MAX_BATCH_ROWS or size > _MAX_BATCH_BYTES:
                 yield RowBatch(rows, _kept_table(kept, options, schema))
                 rows, kept, size = [], [], 0
@@ -203,17 +198,17 @@ def _text_row(
     if isinstance(fields, FormatError):
         known = {name: fields.fields.get(name, "\ufffd") for name in options.keep}
         kept = {name: None if "\ufffd" in value else value for name, value in known.items()}
-        return InputRow(None, None, location, _row_error(fields, options)), kept
+        return InputRow("", None, location, _row_error(fields, options)), kept
     kept = {name: _as_string(fields.get(name)) for name in options.keep}
     for name, value in kept.items():
         if value and not value.isascii() and _SURROGATE.search(value):
             error = f"not UTF-8: in {name!r}, unpaired surrogate"
-            return InputRow(None, None, location, error), kept | {name: None}
+            return InputRow("", None, location, error), kept | {name: None}
     if options.text_column not in fields:
         error = f"no text: there is no field {options.text_column!r}"
-        return InputRow(None, None, location, error), kept
+        return InputRow("", None, location, error), kept
     aspects = fields.get(options.aspect_column) if options.aspect_column else None
-    return InputRow(fields[options.text_column], aspects, location), kept
+    return check_row(fields[options.text_column], aspects, location, options), kept
 
 
 def _row_error(error: FormatError, options: ScoreOptions) -> str:
@@ -229,7 +224,7 @@ def _as_string(value: object) -> str | None:
     """Return a JSON value as a string, because a column of the output has one type."""
     if value is None:
         return None
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _kept_table(kept: list[dict[str, str | None]], options: ScoreOptions, schema: Any) -> Any:  # noqa: ANN401
@@ -243,8 +238,14 @@ def _cast(table: Any, schema: Any) -> Any:  # noqa: ANN401
     """Return kept columns with the types of the output."""
     if schema is None or table.schema == schema:
         return table
+    columns = [
+        pa.array(map(_as_string, table.column(field.name).to_pylist()), field.type)
+        if pa.types.is_nested(table.schema.field(field.name).type) and field.type == pa.string()
+        else table.column(field.name)
+        for field in schema
+    ]
     try:
-        return table.cast(schema)
+        return pa.table(columns, names=schema.names).cast(schema)
     except pa.ArrowException as error:
         types = ", ".join(f"{field.name} {field.type}" for field in schema)
         raise DataError(f"The kept columns cannot be converted to {types}: {error}") from error
@@ -254,7 +255,6 @@ def write_converted(
     batches: Iterable[RowBatch],
     path: str,
     shard_bytes: int,
-    options: ScoreOptions,
     schema: Any,  # noqa: ANN401
 ) -> list[int]:
     """Write the rows of a text file as Parquet, and return the number of rows in each row group.
@@ -263,21 +263,24 @@ def write_converted(
     """
     types = pa.schema([*_CONVERTED, *schema])
     groups: list[int] = []
+    table = types.empty_table()
     with pq.ParquetWriter(path, types, compression="zstd") as writer:
+
+        def write(rows: int) -> None:
+            writer.write_table(table.slice(0, rows), row_group_size=rows)
+            groups.append(rows)
+
         for batch in batches:
-            rows = []
-            for row in batch.rows:
-                error = row.error or validate_row(row, options)
-                aspects = None if row.aspects is None else aspect_list(row.aspects)
-                valid = (None, None) if error else (row.text, aspects)
-                rows.append((*valid, row.location, error))
-            columns = zip(*rows, strict=True) if rows else [()] * len(_CONVERTED)
+            columns = zip(*batch.rows, strict=True) if batch.rows else [()] * len(_CONVERTED)
             arrays = [pa.array(c, field.type) for c, field in zip(columns, _CONVERTED, strict=True)]
-            table = pa.table([*arrays, *batch.kept.columns], schema=types)
-            size = max(1, shard_bytes * len(table) // max(1, table.nbytes))
-            for start in range(0, len(table), size):
-                writer.write_table(table.slice(start, size), row_group_size=size)
-                groups.append(min(size, len(table) - start))
+            added = pa.table([*arrays, *batch.kept.columns], schema=types)
+            table = pa.concat_tables([table, added])
+            rows_per_group = max(1, shard_bytes * len(table) // max(1, table.nbytes))
+            while len(table) > rows_per_group:
+                write(rows_per_group)
+                table = table.slice(rows_per_group)
+        if len(table):
+            write(len(table))
     return groups
 
 
@@ -303,7 +306,9 @@ def read_parquet(
         position = 0
         for index in range(file.metadata.num_row_groups):
             rows = file.metadata.row_group(index).num_rows
-            if position + rows <= start or position >= end:
+            if position >= end:
+                return
+            if position + rows <= start:
                 position += rows
                 continue
             batches = file.iter_batches(
@@ -316,6 +321,8 @@ def read_parquet(
                     found = table_batch(table, options, first)
                     yield RowBatch(found.rows, _cast(found.kept, schema))
                 position += len(batch)
+                if position >= end:
+                    return
 
 
 def table_batch(table: Any, options: ScoreOptions, first_row: int = 0) -> RowBatch:  # noqa: ANN401
@@ -324,89 +331,80 @@ def table_batch(table: Any, options: ScoreOptions, first_row: int = 0) -> RowBat
     Raises:
         DataError: If a column is missing, or the text column does not hold text.
     """
-    is_converted = _ERROR in table.column_names
-    if not is_converted:
-        _check_columns(table.column_names, options)
-    kept = table.select(list(options.keep))
-    if is_converted:
+    if _ERROR in table.column_names:
         columns = [table.column(name).to_pylist() for name in _CONVERTED.names]
-        return RowBatch([InputRow(*values) for values in zip(*columns, strict=True)], kept)
-    texts = _text_values(table.column(options.text_column), options.text_column)
-    aspects: list[object] = [None] * len(texts)
-    if options.aspect_column is not None:
-        aspects = table.column(options.aspect_column).to_pylist()
-    rows = [
-        InputRow(text, row_aspects, f"row {first_row + index}")
-        for index, (text, row_aspects) in enumerate(zip(texts, aspects, strict=True))
-    ]
+        rows = list(map(InputRow._make, zip(*columns, strict=True)))
+    else:
+        _check_columns(table.column_names, options)
+        texts = _text_values(table.column(options.text_column), options.text_column)
+        aspects: list[object] = [None] * len(texts)
+        if options.aspect_column is not None:
+            aspects = table.column(options.aspect_column).to_pylist()
+        rows = [
+            check_row(text, row_aspects, f"row {index}", options)
+            for index, (text, row_aspects) in enumerate(zip(texts, aspects, strict=True), first_row)
+        ]
+    kept = table.select(list(options.keep))
+    for index, name in enumerate(options.keep):
+        try:
+            kept.column(name).validate(full=True)
+        except pa.ArrowInvalid:
+            values = _text_values(kept.column(name), name)
+            errors = [_find_error(value or "", sys.maxsize) for value in values]
+            rows = [
+                InputRow("", None, row.location, row.error or f"{error} of {name!r}")
+                if error
+                else row
+                for row, error in zip(rows, errors, strict=True)
+            ]
+            values = [None if error else value for value, error in zip(values, errors, strict=True)]
+            kept = kept.set_column(index, name, pa.array(values, kept.schema.field(name).type))
     return RowBatch(rows, kept)
 
 
-def _text_values(column: Any, name: str) -> list[object]:  # noqa: ANN401
-    """Return strings, or bytes where the value is not UTF-8, which Arrow does not check."""
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if pa.types.is_null(kind):
-        return [None] * len(column)
-    if not any(is_kind(kind) for is_kind in _TEXT_TYPES):
-        raise DataError(f"The column {name!r} has type {kind}, expected text")
-    values = column.cast(kind).cast(_BINARY[pa.types.is_string_view(kind)]).to_pylist()
-    return [None if value is None else _decode(value) for value in values]
-
-
-def _decode(value: bytes) -> str | bytes:
+def _text_values(column: Any, name: str) -> list[str | None]:  # noqa: ANN401
+    """Return strings. Bytes that are not UTF-8, which Arrow does not check, become surrogates."""
     try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return value
+        values = column.cast(pa.large_binary()).to_pylist()
+    except pa.ArrowNotImplementedError:
+        raise DataError(f"The column {name!r} has type {column.type}, expected text") from None
+    return [None if value is None else value.decode("utf-8", "surrogateescape") for value in values]
 
 
-def score_valid_rows(
-    rows: Sequence[InputRow],
-    options: ScoreOptions,
-    score: Callable[[Sequence[InputRow]], list[RowResult]],
-) -> list[RowResult]:
-    """Call `score` with the valid rows, and return the results of all rows in order."""
-    errors = [row.error or validate_row(row, options) for row in rows]
-    results = iter(score([row for row, error in zip(rows, errors, strict=True) if not error]))
-    return [(None, error) if error else next(results) for error in errors]
+def check_row(text: object, aspects: object, location: str, options: ScoreOptions) -> InputRow:
+    """Return a row; one with an error if the text or its aspects cannot be scored.
+
+    Args:
+        text: Any value; only a string can be scored.
+        aspects: One aspect or a list, if the options name the column of aspects.
+        location: Position of the row in its file.
+        options: The columns, and the maximum length of a text.
+    """
+    error = _find_error(text, options.max_chars)
+    given: list[Any] | None = None
+    if options.aspect_column is not None and not error:
+        given = aspects if isinstance(aspects, list) else [aspects]
+        error = next(filter(None, (_find_aspect_error(str(text), each) for each in given)), "")
+    return InputRow("", None, location, error) if error else InputRow(str(text), given, location)
 
 
-def validate_row(row: InputRow, options: ScoreOptions) -> str:
-    """Return why a row cannot be scored; an empty string if it can."""
-    text = row.text
+def _find_error(text: object, max_chars: int) -> str:
     if text is None:
         return "null text"
-    if isinstance(text, bytes):
-        return f"not UTF-8: {_describe_invalid_utf8(text)}"
     if not isinstance(text, str):
         return f"not text: {type(text).__name__}"
-    if len(text) > options.max_chars:
-        return f"too long: {len(text)} characters, the maximum is {options.max_chars}"
-    if not text.isascii() and _SURROGATE.search(text):
-        return "not UTF-8: unpaired surrogate"
-    return "" if options.aspect_column is None else _validate_aspects(text, row.aspects)
-
-
-def aspect_list(aspects: object) -> list[Any]:
-    """Return the aspects of a row as a list; the column holds one aspect or a list per row."""
-    is_many = isinstance(aspects, Sequence) and not isinstance(aspects, str | bytes)
-    return [*aspects] if is_many else [aspects]  # type: ignore[misc]
-
-
-def _validate_aspects(text: str, aspects: object) -> str:
-    for aspect in aspect_list(aspects):
-        if not isinstance(aspect, str):
-            return f"invalid aspect: expected a string, got {type(aspect).__name__}"
-        try:
-            find_mentions(text, aspect)
-        except DataError as error:
-            return f"aspect not found: {error}"
+    if len(text) > max_chars:
+        return f"too long: {len(text)} characters, the maximum is {max_chars}"
+    if not text.isascii() and (invalid := _SURROGATE.search(text)):
+        return f"not UTF-8: invalid at character {invalid.start()}"
     return ""
 
 
-def _describe_invalid_utf8(text: bytes) -> str:
+def _find_aspect_error(text: str, aspect: object) -> str:
+    if not isinstance(aspect, str):
+        return f"invalid aspect: expected a string, got {type(aspect).__name__}"
     try:
-        text.decode()
-    except UnicodeDecodeError as error:
-        return f"{error.reason} at {error.start}"
-    return "bytes"
+        find_mentions(text, aspect)
+    except DataError as error:
+        return f"aspect not found: {error}"
+    return ""

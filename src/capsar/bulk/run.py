@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from capsar.bulk import filesystem
 from capsar.bulk.executors import LocalEngine, Pool, RayEngine, RetryPolicy
 from capsar.bulk.job import Job, ScoreOptions
-from capsar.bulk.manifest import SUCCESS, SUMMARY, open_manifest
+from capsar.bulk.manifest import SUCCESS, SUMMARY, discard_manifest, open_manifest
 from capsar.bulk.planning import (
     check_first_file,
     converted_path,
@@ -24,10 +24,10 @@ from capsar.bulk.planning import (
     plan_files,
     shard_bytes,
 )
-from capsar.bulk.rows import read_parquet, read_text
+from capsar.bulk.rows import file_format, read_parquet, read_text
 from capsar.bulk.scoring import Scorer
 from capsar.bulk.worker import Task, WorkerSetup, make_run_id, remove_scratch
-from capsar.errors import CapsarError, ConfigError
+from capsar.errors import ArtifactError, CapsarError, ConfigError
 from capsar.inference.sessions import num_cores
 
 if TYPE_CHECKING:
@@ -37,11 +37,14 @@ if TYPE_CHECKING:
     from capsar.bulk.manifest import JobManifest
     from capsar.bulk.output import ShardResult
     from capsar.bulk.planning import PlannedFile, Shard
+    from capsar.bulk.rows import InputRow
 
 _FILE_ENDINGS = (".csv", ".tsv", ".xlsx", ".json", ".jsonl")
 _MAX_ERRORS = 100
 _SAMPLE_SECONDS = 5.0
 _SAMPLE_ROWS = 32
+_COMPRESSION = 3.0
+"""Assumed ratio of a compressed file that is too long to be read by an estimate."""
 
 
 class JobStoppedError(CapsarError, RuntimeError):
@@ -157,9 +160,14 @@ def score(
     job = Job.make(options, filesystem.normalize(str(output)))
     paths = [inputs] if isinstance(inputs, str | Path) else inputs
     run = _Run(open_manifest(job, [str(path) for path in paths]), engine)
-    if run.tasks:
+    if run.is_incomplete:
         filesystem.remove(filesystem.join(job.output, SUCCESS))
-        run.execute(on_progress or (lambda _: None))
+    if run.tasks:
+        try:
+            run.execute(on_progress or (lambda _: None))
+        except ArtifactError:  # no worker can start with these options, so they may be corrected
+            discard_manifest(job)
+            raise
     return run.finish()
 
 
@@ -176,6 +184,11 @@ class _Run:
         """Rows scored in unfinished shards."""
         self._new_rows = self._new_bytes = self._bytes_left = self._done = 0
         self.tasks = [task for planned in manifest.planned for task in self._tasks_of(planned)]
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether a shard is missing, or a file cannot be read."""
+        return bool(self.tasks or self._summary.unreadable)
 
     def _tasks_of(self, planned: PlannedFile) -> list[Task]:
         """Return what is left to do for a file."""
@@ -287,7 +300,7 @@ class _Run:
         summary.rows_per_second = round(self._new_rows / max(1e-9, summary.seconds), 1)
         success = filesystem.join(output, SUCCESS)
         try:
-            if not self.tasks and filesystem.read_bytes(success) is not None:
+            if not self.is_incomplete and filesystem.read_bytes(success) is not None:
                 return summary
             content = json.dumps(summary.as_dict(), indent=1, ensure_ascii=False) + "\n"
             path = filesystem.join(output, SUMMARY)
@@ -296,6 +309,7 @@ class _Run:
                 return summary
             found = {name for name in filesystem.list_names(output) if name.endswith(".parquet")}
             if found != self._expected:
+                filesystem.remove(success)  # of a job with other inputs
                 raise JobStoppedError(
                     f"{output!r} has changed while the job was running, for example "
                     f"{min(found ^ self._expected)!r}. Run the same command again."
@@ -323,6 +337,8 @@ class JobEstimate:
     seconds: float
     """Estimated by scoring the first rows."""
     core_hours: float
+    unreadable: list[str]
+    """Why files cannot be read."""
 
 
 def estimate(
@@ -339,35 +355,53 @@ def estimate(
     options, engine = options or ScoreOptions(), engine or EngineOptions()
     job = Job.make(options, "")
     paths = [inputs] if isinstance(inputs, str | Path) else inputs
-    files, _ = find_files([str(path) for path in paths])
+    files, _ = find_files([str(path) for path in paths], "")
     check_first_file(files, options)
-    planned = [file for file in plan_files(job, files) if not file.error]
-    scorer, row_bytes, row_seconds = Scorer(options), 1.0, 0.0
+    planned = plan_files(job, files)
+    scorer, row_bytes, row_seconds = Scorer(options), 0.0, 0.0
     rows = shards = 0
     for file in planned:
-        if not row_seconds or (file.groups is None and row_bytes == 1.0):
-            row_bytes, row_seconds = _measure(file, options, scorer)
-        rows += round(file.file.size / row_bytes) if file.groups is None else sum(file.groups)
+        if file.error:
+            continue
+        if not row_seconds or (file.groups is None and not row_bytes):
+            sample, file_row_bytes = _sample(file, options)
+            row_seconds = row_seconds or _measure_seconds(sample, scorer)
+            row_bytes = row_bytes or file_row_bytes
+        if file.groups is not None:
+            rows += sum(file.groups)
+        elif row_bytes:
+            rows += round(file.file.size / row_bytes)
         size = shard_bytes(file.file, options)
         shards += -(-file.file.size // size) if file.is_text else len(make_shards(job, file))
     core_seconds = rows * row_seconds
     workers = min(engine.workers or num_cores(), max(1, shards))
-    return JobEstimate(len(planned), rows, shards, core_seconds / workers, core_seconds / 3600)
+    errors = [file.error for file in planned if file.error]
+    num_files = len(planned) - len(errors)
+    return JobEstimate(num_files, rows, shards, core_seconds / workers, core_seconds / 3600, errors)
 
 
-def _measure(file: PlannedFile, options: ScoreOptions, scorer: Scorer) -> tuple[float, float]:
-    """Return the bytes and the seconds per row, from the first rows of a file."""
-    batches = (
-        read_text(file.file.uri, options, None)
-        if file.is_text
-        else read_parquet(file.file.uri, 0, sum(file.groups or ()), options, None)
-    )
-    rows = next(batches).rows
+def _sample(file: PlannedFile, options: ScoreOptions) -> tuple[list[InputRow], float]:
+    """Return the first rows of a file, and the bytes per row of a text file, or 0."""
+    if not file.is_text:
+        batch = next(read_parquet(file.file.uri, 0, sum(file.groups or ()), options, None), None)
+        return (batch.rows if batch else []), 0.0
+    rows: list[InputRow] = []
+    num_rows = num_bytes = 0
+    start = time.monotonic()
+    for batch in read_text(file.file.uri, options, None):
+        rows = rows or batch.rows
+        num_rows += len(batch.rows)
+        num_bytes += sum(len(row.text.encode()) for row in batch.rows)
+        if num_rows and time.monotonic() - start > _SAMPLE_SECONDS:
+            # Besides the texts, a record has other columns and separators: a quarter, roughly.
+            compression = _COMPRESSION if file_format(file.file.uri)[1] else 1.0
+            return rows, max(1.0, 1.25 * num_bytes / num_rows / compression)
+    return rows, file.file.size / num_rows if num_rows else 0.0
+
+
+def _measure_seconds(rows: list[InputRow], scorer: Scorer) -> float:
+    """Return the seconds per row; 0 if there are none."""
     start, num_scored = time.monotonic(), 0
     while num_scored < len(rows) and time.monotonic() - start < _SAMPLE_SECONDS:
-        scorer.score(rows[num_scored : num_scored + _SAMPLE_ROWS])
-        num_scored += len(rows[num_scored : num_scored + _SAMPLE_ROWS])
-    # Besides the texts, a record has other columns and separators: a quarter, roughly.
-    texts = [len(str(row.text).encode("utf-8", "replace")) for row in rows]
-    row_bytes = min(file.file.size / max(1, len(rows)), 1.25 * sum(texts) / max(1, len(rows)))
-    return max(1.0, row_bytes), (time.monotonic() - start) / max(1, num_scored)
+        num_scored += len(scorer.score(rows[num_scored : num_scored + _SAMPLE_ROWS]))
+    return (time.monotonic() - start) / num_scored if num_scored else 0.0

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from capsar.bulk.job import ScoreOptions
 from capsar.bulk.processes import CRASHED, DONE, FAILED, WorkerProcess, serve_requests
-from capsar.bulk.rows import InputRow, RowResult, aspect_list, score_valid_rows, table_batch
+from capsar.bulk.rows import InputRow, table_batch
 from capsar.errors import ArtifactError
 from capsar.inference.analyzer import load
 from capsar.schema import CLASSES
@@ -41,6 +41,8 @@ ASPECTS = pa.list_(
 """Arrow type of the column `aspects`. Offsets count characters (code points) of the text. Opinions
 are null if the model has no opinion head, themes if none were given. The text of an implicit
 mention is its sentence."""
+RowResult = tuple[list[dict[str, Any]] | None, str | None]
+"""The aspects of a row, or its error. The part of an error before the first colon is its kind."""
 _SUBPROCESS_ROWS = 256
 _REPORT_SECONDS = 2.0
 
@@ -112,7 +114,7 @@ class Scorer:
 
     def score(self, rows: Sequence[InputRow]) -> list[RowResult]:
         """Return the result of every row, in order."""
-        return score_valid_rows(rows, self._options, self.score_valid)
+        return _score_valid(rows, self.score_valid)
 
     def score_valid(self, rows: Sequence[InputRow]) -> list[RowResult]:
         """Score valid rows. If the model fails, bisect to the row that causes it."""
@@ -135,10 +137,17 @@ class Scorer:
 
     def _predict(self, rows: Iterable[InputRow]) -> Iterator[list[AspectSentiment]]:
         if self._options.aspect_column is None:
-            texts = (str(row.text) for row in rows)
+            texts = (row.text for row in rows)
             return self._analyzer.analyze_stream(texts, themes=self._options.themes)
-        pairs = ((str(row.text), aspect_list(row.aspects)) for row in rows)
-        return self._analyzer.classify_stream(pairs)
+        return self._analyzer.classify_stream((row.text, row.aspects or ()) for row in rows)
+
+
+def _score_valid(
+    rows: Sequence[InputRow], score: Callable[[list[InputRow]], list[RowResult]]
+) -> list[RowResult]:
+    """Call `score` with the valid rows, and return the results of all rows in order."""
+    results = iter(score([row for row in rows if not row.error]))
+    return [(None, row.error) if row.error else next(results) for row in rows]
 
 
 class SubprocessScorer:
@@ -172,16 +181,16 @@ class SubprocessScorer:
 
     def score(self, rows: Sequence[InputRow]) -> list[RowResult]:
         """Return the result of every row, in order."""
-        return score_valid_rows(rows, self._options, self._score_valid)
-
-    def _score_valid(self, rows: Sequence[InputRow]) -> list[RowResult]:
         parts = (rows[i : i + _SUBPROCESS_ROWS] for i in range(0, len(rows), _SUBPROCESS_ROWS))
-        return [result for part in parts for result in self._score_part(part)]
+        return [result for part in parts for result in _score_valid(part, self._score_part)]
 
     def _score_part(self, rows: Sequence[InputRow]) -> list[RowResult]:
+        if not rows:
+            return []
         self._process.send(rows)
         kind, content = self._receive()
-        self._report(len(rows))
+        if kind == DONE or len(rows) == 1:
+            self._report(len(rows))
         if kind == DONE:
             return list(content)
         self._process = self._start()
@@ -200,6 +209,7 @@ class SubprocessScorer:
                 raise ArtifactError(f"A worker cannot start: {content}")
             if kind == DONE:
                 return DONE, content
+            self._report(0)
         self._process.close()
         return CRASHED, f"no response in {self._seconds:.0f} seconds"
 
@@ -209,11 +219,4 @@ class SubprocessScorer:
 
 def main() -> None:
     """Run the process of a `SubprocessScorer`: each request is a list of rows."""
-
-    def setup(
-        options: ScoreOptions, report: Callable[[int], None]
-    ) -> Callable[[Sequence[InputRow]], list[RowResult]]:
-        """Return the function that scores rows."""
-        return Scorer(options, report=report).score_valid
-
-    serve_requests(setup)
+    serve_requests(lambda options, report: Scorer(options, report=report).score_valid)

@@ -20,7 +20,7 @@ import pyarrow as pa
 from capsar.bulk import filesystem
 from capsar.bulk.job import Job, model_fingerprint
 from capsar.bulk.output import ShardResult, read_result, write_output
-from capsar.bulk.planning import JOB_FOLDER, Shard, converted_path, shard_bytes
+from capsar.bulk.planning import Shard, converted_path, shard_bytes
 from capsar.bulk.processes import serve_requests
 from capsar.bulk.rows import file_format, read_parquet, read_text, write_converted
 from capsar.bulk.scoring import Scorer, SubprocessScorer, append_results
@@ -112,7 +112,7 @@ class Worker:
                 return self._run_once(task)
             except _UnreadableError as error:
                 # Remote storage that is unavailable looks like a damaged file at first.
-                num_reads += _count_read(task.file.uri)
+                num_reads += _count_read(task.shard.source if task.shard else task.file.uri)
                 if not isinstance(error.__cause__, OSError) or num_reads >= _MAX_READS:
                     return TaskResult(unreadable=str(error))
                 reason, delay = str(error), next(delays, None)
@@ -135,7 +135,7 @@ class Worker:
         with self._scratch() as path:
             batches = self._verified(file, read_text(file.uri, job.options, job.schema))
             size = shard_bytes(file, job.options)
-            groups = write_converted(batches, str(path), size, job.options, job.schema)
+            groups = write_converted(batches, str(path), size, job.schema)
             filesystem.publish(path, target)
         return TaskResult(groups=tuple(groups))
 
@@ -201,7 +201,7 @@ class Worker:
 def scratch_folder(output: str, run_id: str) -> Path:
     """Return the folder of unfinished files of a run."""
     if filesystem.is_local(output):
-        return Path(filesystem.join(output, JOB_FOLDER, "scratch", run_id))
+        return Path(filesystem.join(output, filesystem.JOB_FOLDER, "scratch", run_id))
     return Path(tempfile.gettempdir()) / f"capsar-{run_id}"
 
 
@@ -251,9 +251,4 @@ def _count_read(uri: str) -> int:
 
 def main() -> None:
     """Run a worker process: each request is a task."""
-
-    def setup(content: WorkerSetup, report: Callable[[int], None]) -> Callable[[Task], TaskResult]:
-        """Return the function that runs tasks."""
-        return Worker(content, report).run
-
-    serve_requests(setup)
+    serve_requests(lambda setup, report: Worker(setup, report).run)

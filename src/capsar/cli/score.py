@@ -55,7 +55,8 @@ def score_command(  # noqa: PLR0913
         int | None, typer.Option(help="Number of workers. Default: one per core of this machine.")
     ] = None,
     worker_timeout: Annotated[
-        float, typer.Option(help="Seconds without progress after which a worker is replaced.")
+        float,
+        typer.Option(min=1, help="Seconds without progress after which a worker is replaced."),
     ] = 300.0,
     backend: Annotated[
         str, typer.Option(help="Runtime of the encoder: onnxruntime, or openvino (an extra).")
@@ -117,6 +118,8 @@ def score_command(  # noqa: PLR0913
             f"{found.core_hours:,.2f} core-hours, {found.core_hours * core_hour_price:,.2f} at "
             f"{core_hour_price:g} per core-hour"
         )
+        for reason in found.unreadable:
+            typer.echo(f"capsar: not read: {reason}", err=True)
         return
     # Handle SIGTERM (sent by schedulers) like SIGINT: end the workers and print a message.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

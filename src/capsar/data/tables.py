@@ -33,6 +33,9 @@ HEADER = {"csv": "line 1 (the header)", "xlsx": "row 1 (the header)"}
 _OPTIONS = ("text", "aspect", "polarity")
 """Fields whose column is named by a command-line option: --text-column and so on."""
 
+_MAX_FIELD_CHARS = 2**20
+"""How far the parser looks for the end of a quoted field."""
+
 FieldsOrError = tuple[str, dict[str, Any] | FormatError]
 """The position of a record in its file, and its fields by name or its error."""
 _CsvRecord = tuple[str, list[str], FormatError | None]
@@ -171,6 +174,7 @@ def _parse_csv(source: _CsvLines, path: str, delimiter: str) -> Iterator[_CsvRec
     A quote that is never closed makes the parser read many lines as one record. If that fails,
     only the first line is a bad record, and the parser continues with the second one.
     """
+    csv.field_size_limit(max(csv.field_size_limit(), _MAX_FIELD_CHARS))
     reader = csv.reader(source, delimiter=delimiter, strict=True)
     after_error = False
     while True:
@@ -181,7 +185,7 @@ def _parse_csv(source: _CsvLines, path: str, delimiter: str) -> Iterator[_CsvRec
             values = next(reader, None)
         except csv.Error as error:
             reason = f"not CSV: {error}"
-            source.retry(after=1)
+            source.retry(after=1, is_open=reason.endswith("unexpected end of data"))
         if values is None and not source.error:
             return
         if after_error and source.num_quotes % 2:
@@ -201,6 +205,7 @@ class _CsvLines(Iterator[str]):
         self._lines = lines
         self._again: deque[Line] = deque()
         self.can_retry = True
+        self._budget = _MAX_FIELD_CHARS
         self.begin_record()
 
     def begin_record(self) -> None:
@@ -209,19 +214,28 @@ class _CsvLines(Iterator[str]):
         self._size = 0
 
     def __next__(self) -> str:
-        line = self._again.popleft() if self._again else next(self._lines)
+        if self._again:
+            line = self._again.popleft()
+        else:
+            line = next(self._lines)
+            self._budget += 4 * len(line.text)
         self._record.append(line)
         self._size += len(line.text)
         if self._size > MAX_RECORD_BYTES:
             raise csv.Error(f"the record is longer than {MAX_RECORD_BYTES} characters")
         return line.text + line.ending
 
-    def retry(self, after: int = 0) -> None:
+    def retry(self, after: int = 0, *, is_open: bool = False) -> None:
         """Return the lines of the record, from a number of lines on, once more.
 
-        Long records are not read again, so that a file is read in linear time.
+        Lines of a file with one column could be taken for records, so they are only read again if
+        the record is open until the end of the file.
+
+        What is read again is limited by what was read, so that a file is read in linear time.
         """
-        if self.can_retry and self._size <= 2 * csv.field_size_limit():
+        can_retry = self.can_retry or is_open
+        if can_retry and self._size <= min(self._budget, 2 * csv.field_size_limit()):
+            self._budget -= self._size
             self._again.extendleft(reversed(self._record[after:]))
             del self._record[after:]
 

@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 _DEFAULT_ASPECT_THRESHOLD = 0.4
 _CHUNK = 1024
 """Maximum number of texts or sentences in memory."""
+_CHUNK_WORDS = 32 * _CHUNK
+"""About how many words are in memory at most."""
 _MAX_REMOVALS = 64
 """How many times an explanation removes words."""
 
@@ -264,8 +266,7 @@ class Analyzer:
                 review.is_complete = True
                 yield review, None  # so that empty texts fill a chunk too
 
-        iterator = sentences()
-        while chunk := list(islice(iterator, _CHUNK)):
+        for chunk in _chunks(sentences()):
             requests = [(review, request) for review, request in chunk if request is not None]
             extracted = self._extract([r for _, r in requests], mode, min_confidence, matcher)
             for (review, _), aspects in zip(requests, extracted, strict=True):
@@ -559,6 +560,22 @@ class Analyzer:
         iterator = iter(requests)
         while chunk := list(islice(iterator, _CHUNK)):
             yield from self._engine.predict(chunk, outputs)
+
+
+def _chunks(
+    sentences: Iterable[tuple[_Review, Request | None]],
+) -> Iterator[list[tuple[_Review, Request | None]]]:
+    """Yield lists of at most 1024 sentences and about 32,768 words, which take a minute or two."""
+    chunk: list[tuple[_Review, Request | None]] = []
+    num_words = 0
+    for review, request in sentences:
+        chunk.append((review, request))
+        num_words += len(request.words) if request else 0
+        if len(chunk) == _CHUNK or num_words >= _CHUNK_WORDS:
+            yield chunk
+            chunk, num_words = [], 0
+    if chunk:
+        yield chunk
 
 
 def _match(
