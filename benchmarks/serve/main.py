@@ -121,7 +121,7 @@ def measure_overload(model: str, scale: float) -> dict[str, float]:
         delay_ms = 100
         # As many as wait in the queue, and those that retry after a rejection and the delay.
         waiting = Settings().queue_chars / CHARS
-        retrying = 1.2 * OVERLOAD * normal.good_per_second * delay_ms / 1000
+        retrying = 1.1 * OVERLOAD * normal.good_per_second * delay_ms / 1000
         connections = min(900, round(waiting + retrying))
         before = service.memory_mb()
         probes = Clients(service, 8)

@@ -234,6 +234,7 @@ def batch_of(text: object, aspects: list[Any]) -> dict[str, Any]:
         ("/v1/explain", {"text": TEXT, "aspect": 7}, 422, "aspect: must be a string, or"),
         ("/v1/explain", {"text": TEXT, "aspect": "stew"}, 422, "aspect: Aspect 'stew' does not"),
         ("/v1/nothing", {}, 404, "Not Found"),
+        ("/v1/analyze/", {}, 404, "Not Found"),
         ("/healthz", {}, 405, "Method Not Allowed"),
     ],
 )
@@ -282,6 +283,8 @@ def test_every_response_has_security_headers(service: Running) -> None:
         assert headers["x-content-type-options"] == "nosniff"
         assert "server" not in headers
         assert "access-control-allow-origin" not in headers
+        assert headers["cache-control"] == "no-store"
+    assert service.request("/", method="HEAD")[0] == 200
 
 
 def test_openapi_document_matches_the_service(service: Running) -> None:
@@ -415,6 +418,9 @@ def test_bad_key_file_is_rejected_without_quoting_it(tmp_path: Path, content: st
     ("arguments", "message"),
     [
         ({"origins": ("*",)}, "--allow-origin"),
+        ({"origins": ("https://*.shop.example",)}, "--allow-origin"),
+        ({"origins": ("https://shop.example/",)}, "--allow-origin"),
+        ({"origins": ("https://shop.example https://b.example",)}, "--allow-origin"),
         ({"models": ()}, "--model"),
         ({"models": ("base", "base")}, "--model"),
     ],
@@ -422,6 +428,15 @@ def test_bad_key_file_is_rejected_without_quoting_it(tmp_path: Path, content: st
 def test_settings_are_validated(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Settings(**arguments)
+
+
+def test_model_may_have_a_name_and_its_folder_an_equals_sign() -> None:
+    for model, sources in (
+        ("phones=/data/lr=0.1/bundle", {"phones": "/data/lr=0.1/bundle"}),
+        ("/data/lr=0.1/bundle", {"/data/lr=0.1/bundle": "/data/lr=0.1/bundle"}),
+        ("phones=owner/phones@v1", {"phones": "owner/phones@v1"}),
+    ):
+        assert Settings(models=(model,), origins=("http://localhost:3000",)).sources == sources
 
 
 def test_options_can_be_environment_variables(tmp_path: Path) -> None:

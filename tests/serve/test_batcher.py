@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
@@ -57,7 +58,6 @@ def with_batcher(
             await play(batcher, recorder)
         finally:
             recorder.may_continue.set()
-            await batcher.close()
 
     asyncio.run(run())
     return recorder
@@ -136,6 +136,7 @@ def test_cancelled_requests_are_not_run() -> None:
         recorder.may_continue.set()
         assert await kept == [b"kept"]
         await first
+        assert b"capsar_dropped_total 1.0" in batcher.metrics.text()
 
     texts = [text for batch in with_batcher(play).batches for text in batch]
     assert texts == ["first", "kept"]
@@ -154,9 +155,11 @@ def test_large_request_takes_a_slice_of_each_batch() -> None:
         await first
 
     batches = with_batcher(play).batches
-    # A slice is a quarter of a batch of 1,000 characters: seven texts of 38 or 39.
-    assert batches[1] == [*(f"many {number}" for number in range(7)), "single"]
-    assert all(len(batch) <= 7 for batch in batches[2:])
+    # A slice is a quarter of a batch of 1,000 characters: seven texts of 38 or 39. The first slice
+    # waits for the thread already when the second request comes.
+    assert batches[1] == [f"many {number}" for number in range(7)]
+    assert batches[2] == [*(f"many {number}" for number in range(7, 14)), "single"]
+    assert all(len(batch) <= 7 for batch in batches[3:])
 
 
 def test_threads_share_the_slices_of_a_request() -> None:
@@ -173,9 +176,71 @@ def test_threads_share_the_slices_of_a_request() -> None:
         )
         texts = ["a", "b", "c", "d"]
         assert await send(batcher, *texts) == [text.encode() for text in texts]
-        await batcher.close()
 
     asyncio.run(play())
+
+
+def test_request_whose_slices_all_fail_is_not_dropped_and_does_not_count() -> None:
+    """Both slices fail at the same time; the third must not run, and the thread must live on."""
+    both = threading.Barrier(2, timeout=10)
+    metrics = Metrics()
+
+    def run(tasks: Sequence[Task]) -> list[bytes]:
+        if tasks[0].text == "bad":
+            both.wait()
+            raise DataError("bad is bad")
+        return [task.text.encode() for task in tasks]
+
+    async def play() -> None:
+        batcher = Batcher(
+            run, threads=2, queue_chars=1000, deadline=1, metrics=metrics, max_batch_chars=4
+        )
+        before = batcher._chars_per_second
+        with pytest.raises(DataError, match="bad is bad"):
+            await send(batcher, "bad", "bad", "bad", "bad")
+        await asyncio.sleep(0.05)
+        assert batcher._chars_per_second == before
+        assert await asyncio.gather(*(send(batcher, text) for text in "abc")) == [
+            [b"a"],
+            [b"b"],
+            [b"c"],
+        ]
+
+    asyncio.run(play())
+    assert b"capsar_dropped_total 0.0" in metrics.text()
+
+
+def test_speed_is_the_average_over_the_time_of_batches() -> None:
+    """A batch that costs nothing, such as a text of spaces, does not change it much."""
+
+    def run(tasks: Sequence[Task]) -> list[bytes]:
+        time.sleep(0 if tasks[0].text.isspace() else 0.1)
+        return [b""] * len(tasks)
+
+    async def play() -> None:
+        batcher = Batcher(run, threads=1, queue_chars=1000, deadline=1, metrics=Metrics())
+        for _ in range(10):
+            await send(batcher, "x" * 1000)
+        assert 1_000 < batcher._chars_per_second < 11_000
+        await send(batcher, " " * 5_000)
+        assert batcher._chars_per_second < 30_000
+
+    asyncio.run(play())
+
+
+def test_small_request_is_accepted_until_the_queue_is_full() -> None:
+    """Large requests that use up all the time do not keep out small ones."""
+
+    async def play(batcher: Batcher, recorder: Recorder) -> None:
+        first = await block(batcher, recorder)
+        large = send(batcher, *["x" * 68] * 20)
+        await asyncio.sleep(0.01)
+        assert not batcher.has_room(251)
+        assert batcher.has_room(250)  # a slice
+        recorder.may_continue.set()
+        await asyncio.gather(first, large)
+
+    with_batcher(play, queue=1000)
 
 
 def test_large_request_counts_as_one_slice() -> None:

@@ -121,3 +121,28 @@ def test_kubernetes_manifests_are_valid() -> None:
 
 def test_alert_rules_are_valid() -> None:
     assert "5 rules found" in run("promtool", "check", "rules", DEPLOY / "alerts.yaml")
+
+
+def test_overload_raises_an_alert(tmp_path: Path) -> None:
+    """The two metrics of its rule have different labels."""
+    served = 'capsar_requests_total{instance="a", route="/v1/analyze", status="%d"}'
+    series = {
+        'capsar_shed_total{instance="a"}': "0+60x30",
+        served % 503: "0+60x30",
+        served % 200: "0+60x30",
+    }
+    summary = "a rejects 50% of its requests: add replicas."
+    alert = {
+        "exp_labels": {"severity": "warning", "instance": "a"},
+        "exp_annotations": {"summary": summary},
+    }
+    case = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "alert_rule_test": [
+            {"eval_time": "20m", "alertname": "CapsarOverloaded", "exp_alerts": [alert]}
+        ],
+    }
+    path = tmp_path / "test.yaml"  # YAML contains JSON
+    path.write_text(json.dumps({"rule_files": [str(DEPLOY / "alerts.yaml")], "tests": [case]}))
+    run("promtool", "test", "rules", path)

@@ -106,6 +106,12 @@ def answer(service: Running, *parts: bytes) -> tuple[int, dict[str, str], bytes]
         return read_response(connection)
 
 
+def test_length_with_thousands_of_zeros_is_read(service: Running) -> None:
+    zeros = b"0" * 5000
+    sent = post(TEXT).replace(b"Content-Length: ", b"Content-Length: " + zeros)
+    assert answer(service, sent)[0] == 200
+
+
 def test_too_large_body_is_rejected_before_it_is_sent(service: Running) -> None:
     assert answer(service, post(b"", length=100_000_000))[0] == 413  # no byte of it is sent
 
@@ -169,7 +175,10 @@ def test_slow_clients_do_not_block_others(service: Running) -> None:
     ],
 )
 def test_invalid_http_is_rejected(service: Running, sent: bytes) -> None:
-    assert 400 <= status(service.raw(sent)) < 500
+    response = service.raw(sent)
+    assert 400 <= status(response) < 500
+    assert b"content-security-policy: default-src 'none'" in response
+    assert b"x-content-type-options: nosniff" in response
 
 
 @pytest.mark.parametrize("head", [b"Upgrade: websocket", b"Upgrade: h2c", b"Upgrade: nonsense"])

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from capsar.serve.metrics import JsonFormatter, TextFormatter
+from capsar.serve.metrics import LogFormatter
 
 
 def error_record() -> logging.LogRecord:
@@ -23,9 +23,9 @@ def error_record() -> logging.LogRecord:
     return record
 
 
-@pytest.mark.parametrize("formatter", [JsonFormatter(), TextFormatter()])
-def test_error_is_logged_without_its_message(formatter: logging.Formatter) -> None:
-    line = formatter.format(error_record())
+@pytest.mark.parametrize("as_json", [True, False])
+def test_error_is_logged_without_its_message(*, as_json: bool) -> None:
+    line = LogFormatter(as_json=as_json).format(error_record())
     assert "Zanzibar" not in line
     assert "ValueError" in line
     assert "RuntimeError" in line
@@ -33,7 +33,7 @@ def test_error_is_logged_without_its_message(formatter: logging.Formatter) -> No
 
 
 def test_line_is_one_json_object() -> None:
-    line = JsonFormatter().format(error_record())
+    line = LogFormatter(as_json=True).format(error_record())
     assert "\n" not in line
     content = json.loads(line)
     assert content["event"] == "a batch failed"

@@ -291,4 +291,6 @@ def test_api_key_is_requested_if_needed(tmp_path: Path, browser: Browser) -> Non
         page.get_by_label("API key").fill(KEY)
         analyze(page, TEXT, "soup")
         expect(page.locator(".mark")).to_have_count(1)
+        expect(page.locator("#model")).to_have_text("fast")
+        expect(page.locator("#size")).to_contain_text("20,000")
         page.close()

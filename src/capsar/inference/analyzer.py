@@ -77,6 +77,17 @@ class Explanation:
     """The contribution of each word to each capsule's length by routing; contributions sum to the
     length. For studies of the network: what it depends on is `importance`."""
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return the explanation as a JSON object, with rounded scores."""
+        content: dict[str, Any] = {"text": self.text, "words": [list(word) for word in self.words]}
+        content["lengths"] = {str(name): round(score, 6) for name, score in self.lengths.items()}
+        for name in ("aspect_scores", "importance", "attributions"):
+            content[name] = {
+                str(polarity): [round(score, 4) for score in scores]
+                for polarity, scores in getattr(self, name).items()
+            }
+        return content
+
 
 def load(
     path: str | Path = DEFAULT_MODEL,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import asynccontextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from http import HTTPStatus
 from itertools import islice
 from json import dumps
@@ -20,7 +19,7 @@ from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
 from capsar.bundle import find_bundle
-from capsar.errors import CapsarError, DataError
+from capsar.errors import ConfigError, DataError
 from capsar.inference.analyzer import load
 from capsar.inference.inputs import locate
 from capsar.schema import CLASSES, SCHEMA_VERSION, AspectSpan, document
@@ -39,19 +38,17 @@ from capsar.serve.settings import ASPECTS, BODY_BYTES, TEXT_CHARS, TEXTS
 from capsar.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from starlette.types import ASGIApp
 
     from capsar.inference.analyzer import Analyzer
-    from capsar.schema import Polarity
     from capsar.serve.batcher import Task
     from capsar.serve.settings import Settings
     from capsar.themes.schema import Themes
 
 _LOGGER = logging.getLogger(__name__)
 _STUCK_SECONDS = 60.0
-_MAX_ERRORS = 5
 _PAGE = Path(__file__).parent / "page"
 
 
@@ -66,6 +63,7 @@ class Service:
             for name, source in settings.sources.items()
         }
         self._default = next(iter(self.analyzers))
+        self._works = True
         self.batcher = Batcher(
             self._run_tasks,
             threads=settings.num_threads,
@@ -74,36 +72,23 @@ class Service:
             metrics=self.metrics,
         )
 
-    @asynccontextmanager
-    async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
-        """Finish the queued work at the end."""
-        fields = {"models": list(self.analyzers), "threads": self.settings.num_threads}
-        _LOGGER.info("ready", extra={"fields": fields})
-        yield
-        await self.batcher.close()
-
-    async def respond(
-        self,
-        request: Request,
-        body: schemas.AnalyzeRequest | schemas.ClassifyRequest | schemas.ExplainRequest,
-    ) -> Response:
+    async def respond(self, request: Request, body: schemas.RequestBody) -> Response:
         """Run the tasks of a request, and return the response."""
         model = body.model or self._default
         if model not in self.analyzers:
             known = ", ".join(self.analyzers)
             return error_response(422, f"model: this service has {known}, not {model[:100]!r}")
-        tasks = [replace(task, model=model) for task in body.tasks()]
+        tasks = body.tasks(model)
         chars = sum(task.chars for task in tasks)
         request.scope[LOG_FIELDS] |= {"model": model, "texts": len(tasks), "chars": chars}
         limit = self.settings.queue_chars
         if chars > limit:
-            message = (
-                f"A request is limited to {limit} characters of work, got {chars}. {schemas.WORK}"
-            )
-            return error_response(413, f"{message} Send fewer texts per request.")
+            message = f"A request is limited to {limit} characters of work, got {chars}."
+            return error_response(413, f"{message} {schemas.WORK} Send fewer texts per request.")
         if not self.batcher.has_room(chars):
-            self.metrics.shed.inc()
             return busy_response(self.batcher)
+        if errors := list(islice(_aspect_errors(tasks), schemas.MAX_ERRORS)):
+            return error_response(422, "; ".join(errors))
         work = asyncio.ensure_future(self.batcher.run(tasks))
         disconnect = asyncio.ensure_future(request.receive())
         try:
@@ -117,7 +102,7 @@ class Service:
                     return error_response(499, "The client has disconnected.")
                 return error_response(504, "The deadline was exceeded. Send fewer texts.")
             results = work.result()
-        except CapsarError as error:
+        except (ConfigError, DataError) as error:
             return error_response(422, str(error))
         finally:
             work.cancel()
@@ -128,15 +113,19 @@ class Service:
 
     async def status(self) -> Response:
         """Report whether the service works; restart it if not."""
-        if not self.batcher.is_stuck(_STUCK_SECONDS):
+        worked, self._works = self._works, not self.batcher.is_stuck(_STUCK_SECONDS)
+        if self._works:
             return Response("ok\n", media_type="text/plain")
-        return error_response(503, "The service does not work.")
+        if worked:
+            _LOGGER.error("the service does not work")
+        message = f"A batch has been running for {_STUCK_SECONDS:g} s. Restart the service."
+        return error_response(503, message, name="not_working")
 
     def _run_tasks(self, tasks: Sequence[Task]) -> list[bytes]:
         """Run tasks; return a JSON document for each, as `capsar analyze --json` prints.
 
         Raises:
-            CapsarError: If one of the tasks fails; then there is no result for any of them.
+            ConfigError: If a model does not support a task; then there is no result for any.
         """
         results: list[bytes] = [b""] * len(tasks)
         groups: dict[tuple[str, bool, Themes | None], dict[int, Task]] = {}
@@ -154,20 +143,12 @@ class Service:
 
 
 def analyze(analyzer: Analyzer, tasks: Sequence[Task], *, extracts: bool) -> Iterator[bytes]:
-    """Extract or classify the aspects of texts, all with the same themes.
-
-    Raises:
-        DataError: If an aspect is not in its text.
-    """
+    """Extract or classify the aspects of texts, all with the same themes."""
     texts = [task.text for task in tasks]
     if extracts:
         found = analyzer.analyze(texts, themes=tasks[0].themes)
     else:
-        try:
-            found = analyzer.classify(texts, [task.aspects or () for task in tasks])
-        except DataError as error:
-            errors = list(islice(_aspect_errors(tasks), _MAX_ERRORS))
-            raise DataError("; ".join(errors) or str(error)) from None
+        found = analyzer.classify(texts, [task.aspects or () for task in tasks])
     for text, aspects in zip(texts, found, strict=True):
         yield dumps(document(text, aspects, split_sentences(text))).encode("ascii")
 
@@ -179,34 +160,15 @@ def _aspect_errors(tasks: Iterable[Task]) -> Iterator[str]:
             try:
                 locate(task.text, aspect)
             except DataError as error:
-                yield f"{task.path}aspects[{number}]: {error}"
+                yield f"{task.path.format(number)}: {error}"
 
 
 def explain(analyzer: Analyzer, task: Task) -> bytes:
-    """Return the explanation of a text or of an aspect of it.
-
-    Raises:
-        DataError: If the aspect is not in the text.
-    """
+    """Return the explanation of a text or of an aspect of it."""
     aspect = task.aspects[0] if task.aspects else None
-    try:
-        explanation = analyzer.explain(task.text, aspect)
-    except DataError as error:
-        raise DataError(f"aspect: {error}") from None
-
-    def rounded(scores: Mapping[Polarity, Sequence[float]]) -> dict[str, list[float]]:
-        return {str(name): [round(score, 4) for score in row] for name, row in scores.items()}
-
-    content = {
-        "schema_version": SCHEMA_VERSION,
-        "text": explanation.text,
-        "aspect": asdict(aspect) if isinstance(aspect, AspectSpan) else aspect,
-        "words": [[start, end] for start, end in explanation.words],
-        "lengths": {str(name): round(score, 6) for name, score in explanation.lengths.items()},
-        "aspect_scores": rounded(explanation.aspect_scores),
-        "importance": rounded(explanation.importance),
-        "attributions": rounded(explanation.attributions),
-    }
+    explanation = analyzer.explain(task.text, aspect)
+    given = asdict(aspect) if isinstance(aspect, AspectSpan) else aspect
+    content = {"schema_version": SCHEMA_VERSION, "aspect": given, **explanation.as_dict()}
     return dumps(content).encode("ascii")
 
 
@@ -252,10 +214,10 @@ def create_app(settings: Settings) -> ASGIApp:
         title="CAPSAR",
         version=__version__,
         description=schemas.DESCRIPTION,
-        lifespan=service.lifespan,
         openapi_url="/v1/openapi.json",
         docs_url=None,  # the documentation pages of FastAPI load scripts from another host
         redoc_url=None,
+        redirect_slashes=False,
         servers=[{"url": settings.root_path or "/"}],
     )
     _add_error_handlers(app)
@@ -264,9 +226,7 @@ def create_app(settings: Settings) -> ASGIApp:
     if settings.api_keys is not None:
         _require_keys(app.openapi())
     routes = frozenset(getattr(route, "path", "") for route in app.routes)
-    layers: ASGIApp = LimitMiddleware(
-        app, batcher=service.batcher, settings=settings, metrics=service.metrics
-    )
+    layers: ASGIApp = LimitMiddleware(app, service.batcher, settings)
     if settings.origins:
         layers = CORSMiddleware(
             layers,
@@ -275,7 +235,7 @@ def create_app(settings: Settings) -> ASGIApp:
             allow_headers=["authorization", "content-type", "x-request-id"],
             expose_headers=["retry-after", "x-request-id"],
         )
-    return RequestMiddleware(layers, metrics=service.metrics, routes=routes)
+    return RequestMiddleware(layers, service.metrics, routes)
 
 
 def _add_routes(app: FastAPI, service: Service) -> None:
@@ -306,14 +266,12 @@ def _add_routes(app: FastAPI, service: Service) -> None:
         """Return the Prometheus metrics."""
         return Response(service.metrics.text(), media_type=CONTENT_TYPE)
 
-    @app.get("/", include_in_schema=False)
+    @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
     async def page() -> Response:
         return FileResponse(_PAGE / "index.html")
 
     for path in ("/healthz", "/readyz"):
-        app.add_api_route(
-            path, service.status, methods=["GET"], responses=schemas.responses(None, 503)
-        )
+        app.add_api_route(path, service.status, methods=["GET"], responses=schemas.HEALTH)
         app.add_api_route(path, service.status, methods=["HEAD"], include_in_schema=False)
 
 

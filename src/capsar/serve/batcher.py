@@ -10,13 +10,13 @@ import asyncio
 import logging
 import math
 import re
-import threading
 import time
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from capsar.errors import CapsarError
+from capsar.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,8 +31,10 @@ _SENTENCE_ENDS = re.compile(r"[.!?\n]")
 _MAX_EXPLAIN_CHARS = 40_000
 """The cost of leaving out the words of the longest possible sentence."""
 _LOGGER = logging.getLogger(__name__)
-_INITIAL_CHARS_PER_SECOND = 50_000.0
-"""Assumed speed of a thread until the first batch has been timed."""
+_INITIAL_CHARS_PER_SECOND = 5_000.0
+"""Assumed speed of a thread, which counts as much as a second of batches."""
+_DECAY = 0.8
+"""The weight of a batch in the speed, relative to that of the next one."""
 _BATCH_SECONDS = 0.25
 _MIN_BATCH_CHARS = 8_192
 _SLICES_PER_BATCH = 4
@@ -54,7 +56,7 @@ class Task:
     theme_chars: int = 0
     """Characters of the themes, counted once per request."""
     path: str = ""
-    """Path of the item in its request, such as `requests[3].`."""
+    """Path of the aspects in the request, such as `requests[3].aspects[{}]`."""
 
     @property
     def chars(self) -> int:
@@ -70,16 +72,13 @@ class Task:
 class _Request:
     """The tasks of one request in the queue, and their results so far."""
 
-    __slots__ = ("chars", "future", "is_dropped", "num_done", "results", "taken", "tasks")
-
-    def __init__(self, tasks: Sequence[Task], future: asyncio.Future[list[bytes]]) -> None:
+    def __init__(self, tasks: Sequence[Task]) -> None:
         self.tasks = tasks
-        self.future = future
+        self.future: asyncio.Future[list[bytes]] = asyncio.get_running_loop().create_future()
         self.chars = sum(task.chars for task in tasks)
         self.results = [b""] * len(tasks)
         self.taken = 0
         self.num_done = 0
-        self.is_dropped = False
 
     def take(self, chars: float) -> range:
         """Take the next tasks up to so many characters, at least one; return their indices."""
@@ -89,24 +88,17 @@ class _Request:
             self.taken += 1
         return range(start, self.taken)
 
-    def deliver(self, error: Exception | None) -> None:
-        """Give the results or an error to the waiting caller, from an inference thread."""
-        self.future.get_loop().call_soon_threadsafe(self._set, error)
-
-    def _set(self, error: Exception | None) -> None:
-        if self.future.done():  # the client has disconnected
-            return
-        if error is None:
-            self.future.set_result(self.results)
-        else:
-            self.future.set_exception(error)
-
 
 _Batch = list[tuple[_Request, range]]
 
 
+def _tasks_of(part: tuple[_Request, range]) -> list[Task]:
+    request, indices = part
+    return [request.tasks[index] for index in indices]
+
+
 class Batcher:
-    """Queue of requests and the threads that run them; call its methods from the event loop.
+    """Queue of requests, handled on the event loop, and the threads that run their batches.
 
     Args:
         run_tasks: Runs a batch and returns a result for each task.
@@ -114,7 +106,7 @@ class Batcher:
         queue_chars: Characters that may be queued or in progress, counting a slice of each request.
         deadline: Seconds in which a request has to be finished: the work of all requests together
             may take half of it.
-        metrics: Where batches are counted.
+        metrics: Where batches and rejected requests are counted.
         max_batch_chars: Maximum characters of a batch, up to the end of its last text.
     """
 
@@ -131,34 +123,31 @@ class Batcher:
         self._run_tasks = run_tasks
         self._queue_chars = queue_chars
         self._deadline = deadline
-        self._metrics = metrics
+        self.metrics = metrics
         self._max_batch_chars = max_batch_chars
-        self._changed = threading.Condition()  # guards all attributes below
+        self._num_threads = threads
+        self._pool = ThreadPoolExecutor(threads, "capsar")
+        self._workers: dict[asyncio.Task[None], float] = {}  # when each started its batch
         self._queue: deque[_Request] = deque()
         self._pending_chars = 0  # of all requests without a result
         self._pending_slices = 0.0  # the first slice of each of them
-        self._chars_per_second = _INITIAL_CHARS_PER_SECOND
+        self._recent_chars, self._recent_seconds = _INITIAL_CHARS_PER_SECOND, 1.0
         self._is_full = False
-        self._is_closing = False
-        self._busy_since: dict[threading.Thread, float] = {}
-        self._threads = [
-            threading.Thread(target=self._run_batches, name=f"capsar-{number}", daemon=True)
-            for number in range(threads)
-        ]
-        for thread in self._threads:
-            thread.start()
 
     def has_room(self, chars: int) -> bool:
         """Return whether so much work can be queued; an empty queue accepts any amount.
 
-        A large request counts as one slice, since it delays others by no more than that.
+        A large request counts as one slice, since it delays others by no more than that; but all
+        work has to be finished in time. A request of one slice is refused only by a full queue.
         """
         if not self._pending_chars:
             return True
         if self._pending_slices + min(chars, self._slice_chars) > self._queue_chars:
             self._is_full = True
             return False
-        in_time = self._chars_per_second * len(self._threads) * self._deadline / 2
+        if chars <= self._slice_chars:
+            return True
+        in_time = self._chars_per_second * self._num_threads * self._deadline / 2
         return self._pending_chars + chars <= max(self._queue_chars, in_time)
 
     @property
@@ -169,42 +158,35 @@ class Batcher:
 
     def retry_after_seconds(self) -> int:
         """Return when there will be room again, estimated from the recent speed."""
-        seconds = math.ceil(self._pending_chars / self._chars_per_second / len(self._threads))
+        seconds = math.ceil(self._pending_chars / self._chars_per_second / self._num_threads)
         return min(max(1, seconds), _MAX_RETRY_SECONDS)
 
     def is_stuck(self, seconds: float) -> bool:
-        """Return whether a thread has ended, or one batch has been running for so long."""
-        started = min(self._busy_since.copy().values(), default=math.inf)
-        is_alive = all(thread.is_alive() for thread in self._threads)
-        return not is_alive or time.monotonic() - started > seconds
+        """Return whether a batch has been running for so long."""
+        return time.monotonic() - min(self._workers.values(), default=math.inf) > seconds
 
     async def run(self, tasks: Sequence[Task]) -> list[bytes]:
         """Queue tasks and return their results; drop them if the caller is cancelled.
 
         Raises:
-            CapsarError: If one of the tasks fails.
+            ConfigError: If the model does not support a task.
         """
-        if not tasks:
-            return []
-        request = _Request(tasks, asyncio.get_running_loop().create_future())
+        request = _Request(tasks)
         slice_chars = min(request.chars, self._slice_chars)
         self._add_pending(request.chars, slice_chars)
+        self._queue.append(request)
+        self._start_worker()
         try:
-            with self._changed:
-                self._queue.append(request)
-                self._changed.notify()
             return await request.future
+        except asyncio.CancelledError:
+            self.metrics.dropped.inc()
+            raise
         finally:
-            request.is_dropped = True  # has no effect on a finished request
             self._add_pending(-request.chars, -slice_chars)
 
-    async def close(self) -> None:
-        """Finish the queued requests and end the threads."""
-        with self._changed:
-            self._is_closing = True
-            self._changed.notify_all()
-        for thread in self._threads:
-            await asyncio.to_thread(thread.join)
+    @property
+    def _chars_per_second(self) -> float:
+        return self._recent_chars / self._recent_seconds
 
     @property
     def _batch_chars(self) -> float:
@@ -218,33 +200,24 @@ class Batcher:
     def _add_pending(self, chars: int, slice_chars: float) -> None:
         self._pending_chars += chars
         self._pending_slices += slice_chars
-        self._metrics.queue_chars.set(self._pending_chars)
+        self.metrics.queue_chars.set(self._pending_chars)
 
-    def _run_batches(self) -> None:
-        while batch := self._next_batch():
-            tasks = [request.tasks[index] for request, indices in batch for index in indices]
-            chars = sum(task.chars for task in tasks)
-            started = time.monotonic()
-            self._busy_since[threading.current_thread()] = started
-            self._run_batch(batch)
-            seconds = time.monotonic() - started
-            del self._busy_since[threading.current_thread()]
-            self._metrics.observe_batch(len(tasks), chars, seconds)
-            if seconds > 0:
-                self._chars_per_second += 0.2 * (chars / seconds - self._chars_per_second)
+    def _start_worker(self) -> None:
+        # One more than threads, so that no thread waits for the event loop when it is busy.
+        if self._queue and len(self._workers) <= self._num_threads:
+            self._workers[asyncio.create_task(self._run_batches())] = time.monotonic()
 
-    def _next_batch(self) -> _Batch:
-        """Wait for requests and return the next batch; empty when the batcher is closed."""
-        batch: _Batch = []
-        with self._changed:
-            while not batch:
-                self._changed.wait_for(lambda: self._queue or self._is_closing)
-                if not self._queue:
-                    return []
-                batch = self._take()
-            if self._queue:
-                self._changed.notify()
-        return batch
+    async def _run_batches(self) -> None:
+        """Run one batch after the other until the queue is empty."""
+        worker = asyncio.current_task()
+        assert worker  # noqa: S101
+        try:
+            while batch := self._take():
+                self._start_worker()  # for the rest of the queue
+                self._workers[worker] = time.monotonic()
+                await self._run_batch(batch)
+        finally:
+            del self._workers[worker]
 
     def _take(self) -> _Batch:
         """Take a slice of each request from the head; unfinished requests go to the end."""
@@ -253,8 +226,7 @@ class Batcher:
         chars, slice_chars = self._batch_chars, self._slice_chars
         while self._queue and chars > 0:
             request = self._queue.popleft()
-            if request.is_dropped:
-                self._metrics.dropped.inc()
+            if request.future.done():  # it was cancelled, or one of its slices has failed
                 continue
             indices = request.take(min(chars, slice_chars))
             chars -= sum(request.tasks[index].chars for index in indices)
@@ -264,27 +236,36 @@ class Batcher:
         self._queue.extend(unfinished)
         return batch
 
-    def _run_batch(self, batch: _Batch) -> None:
+    def _run_timed(self, batch: _Batch) -> tuple[_Batch, list[bytes], float]:
+        """Run what is left of a batch that has waited for a thread, and measure the time."""
+        left = [part for part in batch if not part[0].future.done()]
+        started = time.monotonic()
+        found = self._run_tasks([task for part in left for task in _tasks_of(part)])
+        return left, found, time.monotonic() - started
+
+    async def _run_batch(self, batch: _Batch) -> None:
         """Run a batch, or each request alone if that fails, so that only faulty requests fail."""
-        tasks = [request.tasks[index] for request, indices in batch for index in indices]
+        loop = asyncio.get_running_loop()
         try:
-            results = iter(self._run_tasks(tasks))
+            batch, found, seconds = await loop.run_in_executor(self._pool, self._run_timed, batch)
         except Exception as error:
             if len(batch) > 1:
                 for part in batch:
-                    self._run_batch([part])
+                    await self._run_batch([part])
                 return
-            if not isinstance(error, CapsarError):
+            if not isinstance(error, ConfigError | DataError):
                 _LOGGER.error("a batch failed", exc_info=error)
-            request = batch[0][0]
-            request.is_dropped = True
-            request.deliver(error)
+            if not batch[0][0].future.done():
+                batch[0][0].future.set_exception(error)
             return
+        chars = sum(task.chars for part in batch for task in _tasks_of(part))
+        results = iter(found)
+        self.metrics.observe_batch(len(found), chars, seconds)
+        self._recent_chars = _DECAY * self._recent_chars + chars
+        self._recent_seconds = _DECAY * self._recent_seconds + seconds
         for request, indices in batch:
             for index in indices:
                 request.results[index] = next(results)
-            with self._changed:
-                request.num_done += len(indices)
-                is_done = request.num_done == len(request.tasks)
-            if is_done:
-                request.deliver(None)
+            request.num_done += len(indices)
+            if request.num_done == len(request.tasks) and not request.future.done():
+                request.future.set_result(request.results)

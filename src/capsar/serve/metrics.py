@@ -8,7 +8,6 @@ import sys
 import traceback
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -19,35 +18,28 @@ _TEXTS = (1, 2, 4, 8, 16, 32, 64, 128)
 _CHARS = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 
 
-class JsonFormatter(logging.Formatter):
-    """Formats a record as one line of JSON."""
+class LogFormatter(logging.Formatter):
+    """Formats a record as one JSON object per line, or as text for terminals."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        super().__init__()
+        self._as_json = as_json
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line of a record."""
-        content: dict[str, Any] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+        """Return the line of a record, followed by its traceback if it is text."""
+        event, fields = record.getMessage(), getattr(record, "fields", {})
+        error = describe_error(record.exc_info[1]) if record.exc_info and record.exc_info[1] else []
+        time = datetime.fromtimestamp(record.created, UTC)
+        if not self._as_json:
+            words = [event, *(f"{key}={value}" for key, value in fields.items())]
+            return "\n".join([f"{time:%H:%M:%S} {' '.join(words)}", *error])
+        content = {
+            "time": time.isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
-            "event": record.getMessage(),
+            "event": event,
             "pid": record.process,
         }
-        content |= getattr(record, "fields", {})
-        if record.exc_info and record.exc_info[1]:
-            content["exception"] = describe_error(record.exc_info[1])
-        return json.dumps(content)
-
-
-class TextFormatter(logging.Formatter):
-    """Formats a record as readable text, for terminals."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the text of a record."""
-        fields = getattr(record, "fields", {})
-        line = " ".join(
-            [record.getMessage(), *(f"{name}={value}" for name, value in fields.items())]
-        )
-        if record.exc_info and record.exc_info[1]:
-            line += "\n" + "\n".join(describe_error(record.exc_info[1]))
-        return f"{datetime.fromtimestamp(record.created, UTC):%H:%M:%S} {line}"
+        return json.dumps(content | fields | ({"exception": error} if error else {}))
 
 
 def describe_error(error: BaseException) -> list[str]:
@@ -62,7 +54,7 @@ def describe_error(error: BaseException) -> list[str]:
 def start_logging(level: str) -> None:
     """Log to standard error: text if it is a terminal, otherwise one JSON object per line."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(TextFormatter() if sys.stderr.isatty() else JsonFormatter())
+    handler.setFormatter(LogFormatter(as_json=not sys.stderr.isatty()))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     # Only errors of uvicorn; `server` logs startup and shutdown itself.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
@@ -74,10 +66,8 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()
-        counter, histogram = (
-            partial(Counter, registry=registry),
-            partial(Histogram, registry=registry),
-        )
+        counter = partial(Counter, registry=registry)
+        histogram = partial(Histogram, registry=registry)
         self.requests = counter("capsar_requests", "Responses sent.", ("route", "status"))
         self.latency = histogram(
             "capsar_request_seconds",
@@ -88,7 +78,7 @@ class Metrics:
         self.shed = counter("capsar_shed", "Requests rejected because the queue was full.")
         self.dropped = counter(
             "capsar_dropped",
-            "Queued requests dropped because the client disconnected or the deadline passed.",
+            "Requests dropped because the client disconnected or the deadline passed.",
         )
         help_text = "Characters of work that are queued or in progress."
         self.queue_chars = Gauge("capsar_queue_chars", help_text, registry=registry)

@@ -6,9 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
-from pydantic_core import PydanticCustomError
 
-from capsar.errors import ConfigError
 from capsar.schema import AspectSpan
 from capsar.serve.batcher import CHARS_PER_TEXT, Task
 from capsar.serve.settings import ASPECTS, TEXT_CHARS, TEXTS
@@ -20,13 +18,15 @@ if TYPE_CHECKING:
 
     from fastapi.exceptions import RequestValidationError
 
-_MAX_ERRORS = 5
+MAX_ERRORS = 5
+"""Maximum errors in a message."""
 _NAME, _OFFSETS = "<name>", "<offsets>"
 """Tags of the two forms of an aspect; pydantic adds them to the path of an error."""
 _SENTIMENT = Literal["negative", "neutral", "positive"]
 WORK = (
     f"A text counts as its characters plus {CHARS_PER_TEXT}; `classify` counts the characters once "
-    "per aspect, `explain` up to 64 times those of the longest sentence; themes count once."
+    "per aspect; `explain` adds up to 32 times those of the longest sentence, at most 40,000; "
+    "themes count once."
 )
 """How characters of work are counted."""
 _TEXT = "Great food, terrible service, and the soup was cold."
@@ -52,8 +52,7 @@ class AspectOffsets(_Request):
     @model_validator(mode="after")
     def _check_order(self) -> Self:
         if self.start >= self.end:
-            message = "start must be below end, got {start} and {end}"
-            raise PydanticCustomError("order", message, self.model_dump())
+            raise ValueError(f"start must be below end, got {self.start} and {self.end}")
         return self
 
 
@@ -73,11 +72,8 @@ _Terms = Annotated[list[Annotated[str, Field(min_length=1, max_length=100)]], Fi
 _Aspects = Annotated[list[AspectInput], Field(min_length=1, max_length=ASPECTS)]
 
 
-def _task(text: str, aspects: Sequence[str | AspectOffsets] | None = None, path: str = "") -> Task:
-    spans = None
-    if aspects is not None:
-        spans = tuple(a if isinstance(a, str) else AspectSpan(a.start, a.end) for a in aspects)
-    return Task("", text, spans, path=path)
+def _spans(aspects: Sequence[str | AspectOffsets]) -> tuple[str | AspectSpan, ...]:
+    return tuple(a if isinstance(a, str) else AspectSpan(a.start, a.end) for a in aspects)
 
 
 class ThemeInput(_Request):
@@ -109,26 +105,20 @@ class AnalyzeRequest(_ModelRequest):
     texts: Annotated[list[_Text], Field(min_length=1, max_length=TEXTS)] | None = None
     themes: Annotated[list[ThemeInput], Field(min_length=1, max_length=50)] | None = None
     """Sort mentions into these themes, and find implicit mentions of them."""
+    _themes: Themes | None = None
 
     @model_validator(mode="after")
     def _check_form(self) -> Self:
         _check_forms(self, {"text"}, {"texts"})
-        try:
-            self._themes()
-        except ConfigError as error:
-            raise PydanticCustomError("themes", "{message}", {"message": str(error)}) from None
+        if self.themes is not None:
+            self._themes = Themes.from_dicts(theme.model_dump() for theme in self.themes)
         return self
 
-    def _themes(self) -> Themes | None:
-        if self.themes is None:
-            return None
-        return Themes.from_dicts(theme.model_dump() for theme in self.themes)
-
-    def tasks(self) -> list[Task]:
+    def tasks(self, model: str) -> list[Task]:
         """Return the tasks of the request."""
-        themes = self._themes()
-        tasks = [Task("", text, themes=themes) for text in self.texts or [self.text or ""]]
-        if themes is not None:
+        texts = self.texts or [self.text or ""]
+        tasks = [Task(model, text, themes=self._themes) for text in texts]
+        if self.themes is not None:
             tasks[0] = replace(tasks[0], theme_chars=len(self.model_dump_json(include={"themes"})))
         return tasks
 
@@ -160,12 +150,12 @@ class ClassifyRequest(_ModelRequest):
         _check_forms(self, {"text", "aspects"}, {"requests"})
         return self
 
-    def tasks(self) -> list[Task]:
+    def tasks(self, model: str) -> list[Task]:
         """Return the tasks of the request."""
         if self.requests is None:
-            return [_task(self.text or "", self.aspects)]
+            return [Task(model, self.text or "", _spans(self.aspects or ()), path="aspects[{}]")]
         return [
-            _task(item.text, item.aspects, f"requests[{number}].")
+            Task(model, item.text, _spans(item.aspects), path=f"requests[{number}].aspects[{{}}]")
             for number, item in enumerate(self.requests)
         ]
 
@@ -179,13 +169,13 @@ class ExplainRequest(_ModelRequest):
     text: _Text
     aspect: AspectInput | None = None
 
-    def tasks(self) -> list[Task]:
+    def tasks(self, model: str) -> list[Task]:
         """Return the task of the request."""
-        own = _task(self.text, () if self.aspect is None else (self.aspect,))
-        return [Task("", own.text, own.aspects, explains=True)]
+        aspects = () if self.aspect is None else _spans([self.aspect])
+        return [Task(model, self.text, aspects, explains=True, path="aspect")]
 
 
-Body = AnalyzeRequest | ClassifyRequest | ExplainRequest
+RequestBody = AnalyzeRequest | ClassifyRequest | ExplainRequest
 
 
 def _check_forms(body: AnalyzeRequest | ClassifyRequest, *forms: set[str]) -> None:
@@ -193,7 +183,7 @@ def _check_forms(body: AnalyzeRequest | ClassifyRequest, *forms: set[str]) -> No
     given = {name for name, value in body if value is not None and name not in ("model", "themes")}
     if given not in forms:
         names = ", or with ".join(" and ".join(sorted(form, reverse=True)) for form in forms)
-        raise PydanticCustomError("form", "must be an object with {names}", {"names": names})
+        raise ValueError(f"must be an object with {names}")
 
 
 class OpinionResult(_Response):
@@ -320,9 +310,12 @@ def describe_errors(error: RequestValidationError) -> str:
     first = error.errors()[0]
     if first["type"] == "json_invalid":
         return f"body: invalid JSON at character {first['loc'][1]}: {first['ctx']['error']}"
-    errors = [f"{_format_path(each['loc'])}: {each['msg']}" for each in error.errors()]
-    more = f"; and {len(errors) - _MAX_ERRORS} more" if len(errors) > _MAX_ERRORS else ""
-    return f"{'; '.join(errors[:_MAX_ERRORS])}{more}. See /v1/openapi.json for examples."
+    errors = [
+        f"{_format_path(each['loc'])}: {each['msg'].removeprefix('Value error, ')}"
+        for each in error.errors()
+    ]
+    more = f"; and {len(errors) - MAX_ERRORS} more" if len(errors) > MAX_ERRORS else ""
+    return f"{'; '.join(errors[:MAX_ERRORS])}{more}. See /v1/openapi.json for examples."
 
 
 def _format_path(location: Sequence[int | str]) -> str:
@@ -351,26 +344,37 @@ One request is limited to `limits.queue_chars` (see `/v1/models`) characters of 
 To find a request in the log, send `x-request-id` (up to 128 letters, digits and `-_.:/=+@`); the
 response has the same header. Without it, the service generates an id.
 """
-_ERRORS = {
-    400: "The request is not valid.",
-    401: "The API key is missing or not valid.",
-    408: "The body was not received in time.",
-    413: "The request exceeds the limit of bytes or characters of work.",
-    415: "The body is not JSON.",
-    422: "The body is invalid, or an aspect is not in its text; the message names which.",
-    503: "The queue is full; retry after `Retry-After` seconds.",
-    504: "The deadline was exceeded.",
+ERRORS = {
+    400: ("bad_request", "The request is not valid."),
+    401: ("missing_api_key", "The API key is missing or not valid."),
+    404: ("not_found", ""),
+    405: ("method_not_allowed", ""),
+    408: ("request_timeout", "The body was not received in time."),
+    413: ("too_large", "The request exceeds the limit of bytes or characters of work."),
+    415: ("not_json", "The body is not JSON."),
+    422: ("invalid_request", "The body is invalid, or an aspect is not in its text."),
+    499: ("client_closed_request", ""),
+    500: ("internal_error", ""),
+    503: ("busy", "The queue is full; retry after `Retry-After` seconds."),
+    504: ("deadline_exceeded", "The deadline was exceeded."),
 }
+"""The `error` of each status, and the description of those that a client has to expect."""
+_Responses = dict[int | str, dict[str, Any]]
 _RETRY_AFTER = {"schema": {"type": "integer"}, "description": "Seconds to wait before a retry."}
 _PLAIN = {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Plain text."}
 
 
-def responses(model: Any, *statuses: int) -> dict[int | str, dict[str, Any]]:  # noqa: ANN401
+def responses(model: Any, *statuses: int) -> _Responses:  # noqa: ANN401
     """Return the documented responses of a route; without a model, it returns plain text."""
-    success = {"model": model, "description": "Success."} if model else _PLAIN
-    found: dict[int | str, dict[str, Any]] = {200: success}
-    for status in statuses or _ERRORS:
-        found[status] = {"model": ErrorResponse, "description": _ERRORS[status]}
-        if status == 503:  # noqa: PLR2004
-            found[status]["headers"] = {"Retry-After": _RETRY_AFTER}
+    found: _Responses = {200: {"model": model, "description": "Success."} if model else _PLAIN}
+    for status, (_, description) in ERRORS.items():
+        if description and (not statuses or status in statuses):
+            found[status] = {"model": ErrorResponse, "description": description}
+    if not statuses:
+        found[503]["headers"] = {"Retry-After": _RETRY_AFTER}
     return found
+
+
+_NOT_WORKING = {"model": ErrorResponse, "description": "The service does not work; restart it."}
+HEALTH: _Responses = {200: _PLAIN, 503: _NOT_WORKING}
+"""The documented responses of the health checks."""

@@ -21,7 +21,8 @@ ASPECTS = 64
 """Maximum given aspects of one text."""
 BODY_BYTES = 524_288
 """Maximum bytes of a request's body."""
-LOG_LEVELS = ("debug", "info", "warning", "error")
+_MODEL = re.compile(r"(?:([^/=]+)=)?(.+)")
+"""A model with or without its name; a folder can contain `=` too."""
 _KEY_LINE = re.compile(r"([0-9a-fA-F]{64})\s+(\S+)\s*")
 
 
@@ -85,12 +86,13 @@ class Settings:
     body_timeout: float = 20.0
     """Seconds from the headers of a request to the end of its body."""
     grace: float = 20.0
-    """Seconds from SIGTERM to the end of the process, even if requests are still running."""
+    """Seconds from SIGTERM to the end of the process, even if requests are still running; at least
+    four."""
     log_level: str = "info"
 
     def __post_init__(self) -> None:
         for origin in self.origins:
-            if origin == "*" or not origin.startswith(("http://", "https://")):
+            if not re.fullmatch(r"https?://[^/\s*]+", origin):
                 raise ConfigError(
                     f"--allow-origin takes an origin such as https://shop.example, got {origin!r}"
                 )
@@ -104,8 +106,8 @@ class Settings:
         >>> Settings(models=("base", "phones=owner/phones")).sources
         {'base': 'base', 'phones': 'owner/phones'}
         """
-        pairs = (model.rpartition("=") for model in self.models)
-        return {name or name_of(source): source for name, _, source in pairs}
+        pairs = (_MODEL.fullmatch(model) for model in self.models)
+        return {pair[1] or name_of(pair[2]): pair[2] for pair in pairs if pair}
 
     @property
     def num_threads(self) -> int:

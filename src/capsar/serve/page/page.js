@@ -198,6 +198,18 @@ async function share() {
   }
 }
 
+// The model and its limits, which may need a key.
+async function showModel() {
+  try {
+    const served = await request("v1/models");
+    at("model").textContent = served.models[0].name;
+    limit = served.limits.text_chars;
+    showSize();
+  } catch (error) {
+    fail(error);
+  }
+}
+
 async function start() {
   for (const { name, text } of EXAMPLES) {
     const button = element("button", { type: "button", text: name });
@@ -208,9 +220,10 @@ async function start() {
     });
     at("examples").append(button);
   }
-  at("form").addEventListener("submit", (event) => {
+  at("form").addEventListener("submit", async (event) => {
     event.preventDefault();
     useKey(at("key").value);
+    if (!Number.isFinite(limit)) await showModel();
     analyze();
   });
   at("text").addEventListener("keydown", (event) => {
@@ -227,14 +240,7 @@ async function start() {
   at("share").addEventListener("click", share);
   window.addEventListener("hashchange", readFragment);
   showSize();
-  try {
-    const served = await request("v1/models");
-    at("model").textContent = served.models[0].name;
-    limit = served.limits.text_chars;
-    showSize();
-  } catch (error) {
-    fail(error);
-  }
+  await showModel();
   readFragment();
 }
 
