@@ -246,7 +246,7 @@ def test_small_request_is_accepted_until_the_queue_is_full() -> None:
 def test_large_request_counts_as_one_slice() -> None:
     async def play(batcher: Batcher, recorder: Recorder) -> None:
         first = await block(batcher, recorder)
-        batcher._deadline = 1000.0  # all of it can be finished in time
+        batcher.deadline = 1000.0  # all of it can be finished in time
         large = send(batcher, *["x" * 68] * 9)
         await asyncio.sleep(0.01)
         assert batcher.has_room(900)

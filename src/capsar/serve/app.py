@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import defaultdict
 from dataclasses import asdict
+from functools import partial
 from http import HTTPStatus
 from itertools import islice
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
-from starlette.responses import FileResponse
+from starlette.responses import FileResponse, PlainTextResponse
 from starlette.staticfiles import StaticFiles
 
 from capsar.bundle import find_bundle
 from capsar.errors import ConfigError, DataError
 from capsar.inference.analyzer import load
 from capsar.inference.inputs import locate
-from capsar.schema import CLASSES, SCHEMA_VERSION, AspectSpan, document
+from capsar.schema import CLASSES, SCHEMA_VERSION, document
 from capsar.sentences import split_sentences
 from capsar.serve import schemas
 from capsar.serve.batcher import Batcher
@@ -34,18 +37,16 @@ from capsar.serve.middleware import (
     busy_response,
     error_response,
 )
-from capsar.serve.settings import ASPECTS, BODY_BYTES, TEXT_CHARS, TEXTS
 from capsar.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Hashable, Iterable, Iterator, Sequence
 
     from starlette.types import ASGIApp
 
     from capsar.inference.analyzer import Analyzer
     from capsar.serve.batcher import Task
     from capsar.serve.settings import Settings
-    from capsar.themes.schema import Themes
 
 _LOGGER = logging.getLogger(__name__)
 _STUCK_SECONDS = 60.0
@@ -91,21 +92,19 @@ class Service:
             return error_response(422, "; ".join(errors))
         work = asyncio.ensure_future(self.batcher.run(tasks))
         disconnect = asyncio.ensure_future(request.receive())
+        disconnect.add_done_callback(lambda _: work.cancel())
         try:
-            await asyncio.wait(
-                {work, disconnect},
-                timeout=self.settings.deadline,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            if not work.done():
-                if disconnect.done():
-                    return error_response(499, "The client has disconnected.")
-                return error_response(504, "The deadline was exceeded. Send fewer texts.")
-            results = work.result()
+            async with asyncio.timeout(self.settings.deadline):
+                results = await work
+        except TimeoutError:
+            return error_response(504, "The deadline was exceeded. Send fewer texts.")
+        except asyncio.CancelledError:
+            if not disconnect.done():
+                raise
+            return error_response(499, "The client has disconnected.")
         except (ConfigError, DataError) as error:
             return error_response(422, str(error))
         finally:
-            work.cancel()
             disconnect.cancel()
         is_batch = getattr(body, "texts", None) or getattr(body, "requests", None)
         content = join_documents(results) if is_batch else results[0]
@@ -115,7 +114,7 @@ class Service:
         """Report whether the service works; restart it if not."""
         worked, self._works = self._works, not self.batcher.is_stuck(_STUCK_SECONDS)
         if self._works:
-            return Response("ok\n", media_type="text/plain")
+            return PlainTextResponse("ok\n")
         if worked:
             _LOGGER.error("the service does not work")
         message = f"A batch has been running for {_STUCK_SECONDS:g} s. Restart the service."
@@ -127,30 +126,28 @@ class Service:
         Raises:
             ConfigError: If a model does not support a task; then there is no result for any.
         """
-        results: list[bytes] = [b""] * len(tasks)
-        groups: dict[tuple[str, bool, Themes | None], dict[int, Task]] = {}
+        groups: defaultdict[Hashable, list[int]] = defaultdict(list)
         for index, task in enumerate(tasks):
-            if task.explains:
-                results[index] = explain(self.analyzers[task.model], task)
-            else:
-                group = groups.setdefault((task.model, task.aspects is None, task.themes), {})
-                group[index] = task
-        for (model, extracts, _), chosen in groups.items():
-            found = analyze(self.analyzers[model], list(chosen.values()), extracts=extracts)
-            for index, content in zip(chosen, found, strict=True):
-                results[index] = content
-        return results
+            groups[task.model, task.explains, task.aspects is None, task.themes].append(index)
+        results: dict[int, bytes] = {}
+        for indices in groups.values():
+            chosen = [tasks[index] for index in indices]
+            found = analyze(self.analyzers[chosen[0].model], chosen)
+            results.update(zip(indices, found, strict=True))
+        return [results[index] for index in range(len(tasks))]
 
 
-def analyze(analyzer: Analyzer, tasks: Sequence[Task], *, extracts: bool) -> Iterator[bytes]:
-    """Extract or classify the aspects of texts, all with the same themes."""
-    texts = [task.text for task in tasks]
-    if extracts:
-        found = analyzer.analyze(texts, themes=tasks[0].themes)
+def analyze(analyzer: Analyzer, tasks: Sequence[Task]) -> list[bytes]:
+    """Run tasks of one kind and with the same themes, all those for this analyzer."""
+    texts, first = [task.text for task in tasks], tasks[0]
+    if first.explains:
+        return [explain(analyzer, task) for task in tasks]
+    if first.aspects is None:
+        found = analyzer.analyze(texts, themes=first.themes)
     else:
         found = analyzer.classify(texts, [task.aspects or () for task in tasks])
-    for text, aspects in zip(texts, found, strict=True):
-        yield dumps(document(text, aspects, split_sentences(text))).encode("ascii")
+    documents = map(document, texts, found, map(split_sentences, texts))
+    return [dumps(content).encode("ascii") for content in documents]
 
 
 def _aspect_errors(tasks: Iterable[Task]) -> Iterator[str]:
@@ -166,10 +163,9 @@ def _aspect_errors(tasks: Iterable[Task]) -> Iterator[str]:
 def explain(analyzer: Analyzer, task: Task) -> bytes:
     """Return the explanation of a text or of an aspect of it."""
     aspect = task.aspects[0] if task.aspects else None
-    explanation = analyzer.explain(task.text, aspect)
-    given = asdict(aspect) if isinstance(aspect, AspectSpan) else aspect
-    content = {"schema_version": SCHEMA_VERSION, "aspect": given, **explanation.as_dict()}
-    return dumps(content).encode("ascii")
+    explanation = analyzer.explain(task.text, aspect).as_dict()
+    content = {"schema_version": SCHEMA_VERSION, "aspect": aspect, **explanation}
+    return dumps(content, default=asdict).encode("ascii")
 
 
 def join_documents(documents: Sequence[bytes]) -> bytes:
@@ -181,26 +177,15 @@ def join_documents(documents: Sequence[bytes]) -> bytes:
     return b'{"schema_version": %d, "documents": [%s]}' % (SCHEMA_VERSION, b", ".join(documents))
 
 
-def describe_models(settings: Settings) -> dict[str, Any]:
+def describe_models(settings: Settings) -> schemas.ModelsResponse:
     """Return the content of `GET /v1/models`."""
     models = []
     for name, source in settings.sources.items():
         bundle = find_bundle(source)
-        section = bundle.config.get("trained_on")
-        trained_on = section if isinstance(section, dict) else {}
-        models.append(
-            {
-                "name": name,
-                "sha256": bundle.fingerprint(),
-                "classes": [str(polarity) for polarity in CLASSES],
-                "capsar_version": str(bundle.config.get("capsar_version", "")),
-                "trained_on": str(trained_on.get("train", "")),
-                "license": str(trained_on.get("license", "")),
-            }
-        )
-    limits = {"queue_chars": settings.queue_chars, "text_chars": TEXT_CHARS, "texts": TEXTS}
-    limits |= {"aspects": ASPECTS, "body_bytes": BODY_BYTES}
-    return {"schema_version": SCHEMA_VERSION, "models": models, "limits": limits}
+        facts = {"name": name, "sha256": bundle.fingerprint(), "classes": CLASSES}
+        models.append(schemas.ModelInfo.model_validate(bundle.config | facts))
+    limits = schemas.RequestLimits(queue_chars=settings.queue_chars)
+    return schemas.ModelsResponse(schema_version=SCHEMA_VERSION, models=models, limits=limits)
 
 
 def create_app(settings: Settings) -> ASGIApp:
@@ -223,8 +208,6 @@ def create_app(settings: Settings) -> ASGIApp:
     _add_error_handlers(app)
     _add_routes(app, service)
     app.mount("/page", StaticFiles(directory=_PAGE))
-    if settings.api_keys is not None:
-        _require_keys(app.openapi())
     routes = frozenset(getattr(route, "path", "") for route in app.routes)
     layers: ASGIApp = LimitMiddleware(app, service.batcher, settings)
     if settings.origins:
@@ -239,29 +222,34 @@ def create_app(settings: Settings) -> ASGIApp:
 
 
 def _add_routes(app: FastAPI, service: Service) -> None:
-    models = dumps(describe_models(service.settings))
+    models = describe_models(service.settings)
+    # Only describes the keys in the OpenAPI document; the middleware checks them.
+    bearer = Depends(HTTPBearer(scheme_name="key", auto_error=False))
+    keys = [bearer] if service.settings.api_keys else []
+    unauthorized = schemas.ERROR_RESPONSES[401]
+    post = partial(app.post, responses=schemas.ERROR_RESPONSES, dependencies=keys)
 
-    @app.post("/v1/analyze", responses=schemas.responses(schemas.Document | schemas.Documents))
+    @post("/v1/analyze", response_model=schemas.Document | schemas.Documents)
     async def analyze(request: Request, body: schemas.AnalyzeRequest) -> Response:
         """Extract the aspects of one or several texts and their sentiment."""
         return await service.respond(request, body)
 
-    @app.post("/v1/classify", responses=schemas.responses(schemas.Document | schemas.Documents))
+    @post("/v1/classify", response_model=schemas.Document | schemas.Documents)
     async def classify(request: Request, body: schemas.ClassifyRequest) -> Response:
         """Predict the sentiment toward given aspects."""
         return await service.respond(request, body)
 
-    @app.post("/v1/explain", responses=schemas.responses(schemas.ExplainResponse))
+    @post("/v1/explain", response_model=schemas.ExplainResponse)
     async def explain(request: Request, body: schemas.ExplainRequest) -> Response:
         """Return the importance, aspect score and attribution of each word."""
         return await service.respond(request, body)
 
-    @app.get("/v1/models", responses=schemas.responses(schemas.ModelsResponse, 401))
-    async def models_served() -> Response:
+    @app.get("/v1/models", responses={401: unauthorized}, dependencies=keys)
+    async def models_served() -> schemas.ModelsResponse:
         """Return the served models and the limits of a request."""
-        return Response(models, media_type="application/json")
+        return models
 
-    @app.get("/metrics", responses=schemas.responses(None, 401))
+    @app.get("/metrics", responses={200: schemas.PLAIN, 401: unauthorized}, dependencies=keys)
     async def metrics() -> Response:
         """Return the Prometheus metrics."""
         return Response(service.metrics.text(), media_type=CONTENT_TYPE)
@@ -271,17 +259,8 @@ def _add_routes(app: FastAPI, service: Service) -> None:
         return FileResponse(_PAGE / "index.html")
 
     for path in ("/healthz", "/readyz"):
-        app.add_api_route(path, service.status, methods=["GET"], responses=schemas.HEALTH)
+        app.add_api_route(path, service.status, responses=schemas.HEALTH)
         app.add_api_route(path, service.status, methods=["HEAD"], include_in_schema=False)
-
-
-def _require_keys(openapi: dict[str, Any]) -> None:
-    """Add the API keys to the OpenAPI document."""
-    openapi["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-    for path, operations in openapi["paths"].items():
-        for operation in operations.values():
-            if path.startswith(("/v1/", "/metrics")):
-                operation["security"] = [{"key": []}]
 
 
 def _add_error_handlers(app: FastAPI) -> None:

@@ -13,7 +13,8 @@ import re
 import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from capsar.errors import ConfigError, DataError
@@ -80,53 +81,39 @@ class _Request:
         self.taken = 0
         self.num_done = 0
 
-    def take(self, chars: float) -> range:
-        """Take the next tasks up to so many characters, at least one; return their indices."""
+    def take(self, chars: float) -> slice:
+        """Take the next tasks up to so many characters, at least one; return where they are."""
         start = self.taken
         while self.taken < len(self.tasks) and (self.taken == start or chars > 0):
             chars -= self.tasks[self.taken].chars
             self.taken += 1
-        return range(start, self.taken)
+        return slice(start, self.taken)
 
 
-_Batch = list[tuple[_Request, range]]
+_Batch = list[tuple[_Request, slice]]
 
 
-def _tasks_of(part: tuple[_Request, range]) -> list[Task]:
-    request, indices = part
-    return [request.tasks[index] for index in indices]
-
-
+@dataclass(eq=False)
 class Batcher:
-    """Queue of requests, handled on the event loop, and the threads that run their batches.
+    """Queue of requests, handled on the event loop, and the threads that run their batches."""
 
-    Args:
-        run_tasks: Runs a batch and returns a result for each task.
-        threads: The number of inference threads.
-        queue_chars: Characters that may be queued or in progress, counting a slice of each request.
-        deadline: Seconds in which a request has to be finished: the work of all requests together
-            may take half of it.
-        metrics: Where batches and rejected requests are counted.
-        max_batch_chars: Maximum characters of a batch, up to the end of its last text.
-    """
+    run_tasks: Callable[[Sequence[Task]], list[bytes]]
+    """Runs a batch and returns a result for each task."""
+    _: KW_ONLY
+    threads: int
+    """The number of inference threads."""
+    queue_chars: int
+    """Characters that may be queued or in progress, counting a slice of each request."""
+    deadline: float
+    """Seconds in which a request has to be finished: the work of all requests together may take
+    half of it."""
+    metrics: Metrics
+    """Where batches and rejected requests are counted."""
+    max_batch_chars: int = 65_536
+    """Maximum characters of a batch, up to the end of its last text."""
 
-    def __init__(
-        self,
-        run_tasks: Callable[[Sequence[Task]], list[bytes]],
-        *,
-        threads: int,
-        queue_chars: int,
-        deadline: float,
-        metrics: Metrics,
-        max_batch_chars: int = 65_536,
-    ) -> None:
-        self._run_tasks = run_tasks
-        self._queue_chars = queue_chars
-        self._deadline = deadline
-        self.metrics = metrics
-        self._max_batch_chars = max_batch_chars
-        self._num_threads = threads
-        self._pool = ThreadPoolExecutor(threads, "capsar")
+    def __post_init__(self) -> None:
+        self._pool = ThreadPoolExecutor(self.threads, "capsar")
         self._workers: dict[asyncio.Task[None], float] = {}  # when each started its batch
         self._queue: deque[_Request] = deque()
         self._pending_chars = 0  # of all requests without a result
@@ -142,23 +129,23 @@ class Batcher:
         """
         if not self._pending_chars:
             return True
-        if self._pending_slices + min(chars, self._slice_chars) > self._queue_chars:
+        if self._pending_slices + min(chars, self._slice_chars) > self.queue_chars:
             self._is_full = True
             return False
         if chars <= self._slice_chars:
             return True
-        in_time = self._chars_per_second * self._num_threads * self._deadline / 2
-        return self._pending_chars + chars <= max(self._queue_chars, in_time)
+        in_time = self._chars_per_second * self.threads * self.deadline / 2
+        return self._pending_chars + chars <= max(self.queue_chars, in_time)
 
     @property
     def is_full(self) -> bool:
         """Whether a request was rejected, and the queue is still nearly full."""
-        self._is_full &= self._pending_slices > _NEARLY_FULL * self._queue_chars
+        self._is_full &= self._pending_slices > _NEARLY_FULL * self.queue_chars
         return self._is_full
 
     def retry_after_seconds(self) -> int:
         """Return when there will be room again, estimated from the recent speed."""
-        seconds = math.ceil(self._pending_chars / self._chars_per_second / self._num_threads)
+        seconds = math.ceil(self._pending_chars / self._chars_per_second / self.threads)
         return min(max(1, seconds), _MAX_RETRY_SECONDS)
 
     def is_stuck(self, seconds: float) -> bool:
@@ -191,7 +178,7 @@ class Batcher:
     @property
     def _batch_chars(self) -> float:
         in_time = self._chars_per_second * _BATCH_SECONDS
-        return min(max(in_time, _MIN_BATCH_CHARS), self._max_batch_chars)
+        return min(max(in_time, _MIN_BATCH_CHARS), self.max_batch_chars)
 
     @property
     def _slice_chars(self) -> float:
@@ -204,7 +191,7 @@ class Batcher:
 
     def _start_worker(self) -> None:
         # One more than threads, so that no thread waits for the event loop when it is busy.
-        if self._queue and len(self._workers) <= self._num_threads:
+        if self._queue and len(self._workers) <= self.threads:
             self._workers[asyncio.create_task(self._run_batches())] = time.monotonic()
 
     async def _run_batches(self) -> None:
@@ -228,9 +215,9 @@ class Batcher:
             request = self._queue.popleft()
             if request.future.done():  # it was cancelled, or one of its slices has failed
                 continue
-            indices = request.take(min(chars, slice_chars))
-            chars -= sum(request.tasks[index].chars for index in indices)
-            batch.append((request, indices))
+            part = request.take(min(chars, slice_chars))
+            chars -= sum(task.chars for task in request.tasks[part])
+            batch.append((request, part))
             if request.taken < len(request.tasks):
                 unfinished.append(request)
         self._queue.extend(unfinished)
@@ -238,9 +225,9 @@ class Batcher:
 
     def _run_timed(self, batch: _Batch) -> tuple[_Batch, list[bytes], float]:
         """Run what is left of a batch that has waited for a thread, and measure the time."""
-        left = [part for part in batch if not part[0].future.done()]
+        left = [(request, part) for request, part in batch if not request.future.done()]
         started = time.monotonic()
-        found = self._run_tasks([task for part in left for task in _tasks_of(part)])
+        found = self.run_tasks([task for request, part in left for task in request.tasks[part]])
         return left, found, time.monotonic() - started
 
     async def _run_batch(self, batch: _Batch) -> None:
@@ -250,22 +237,22 @@ class Batcher:
             batch, found, seconds = await loop.run_in_executor(self._pool, self._run_timed, batch)
         except Exception as error:
             if len(batch) > 1:
-                for part in batch:
-                    await self._run_batch([part])
+                for each in batch:
+                    await self._run_batch([each])
                 return
             if not isinstance(error, ConfigError | DataError):
                 _LOGGER.error("a batch failed", exc_info=error)
             if not batch[0][0].future.done():
                 batch[0][0].future.set_exception(error)
             return
-        chars = sum(task.chars for part in batch for task in _tasks_of(part))
+        chars = sum(task.chars for request, part in batch for task in request.tasks[part])
         results = iter(found)
         self.metrics.observe_batch(len(found), chars, seconds)
         self._recent_chars = _DECAY * self._recent_chars + chars
         self._recent_seconds = _DECAY * self._recent_seconds + seconds
-        for request, indices in batch:
-            for index in indices:
-                request.results[index] = next(results)
-            request.num_done += len(indices)
+        for request, part in batch:
+            size = len(request.tasks[part])
+            request.results[part] = islice(results, size)
+            request.num_done += size
             if request.num_done == len(request.tasks) and not request.future.done():
                 request.future.set_result(request.results)

@@ -69,32 +69,23 @@ class Metrics:
         counter = partial(Counter, registry=registry)
         histogram = partial(Histogram, registry=registry)
         self.requests = counter("capsar_requests", "Responses sent.", ("route", "status"))
-        self.latency = histogram(
-            "capsar_request_seconds",
-            "Time from the headers of a request to the end of its response, without errors.",
-            ("route",),
-            buckets=_SECONDS,
-        )
+        help_text = "Time from the headers of a request to the end of its response, without errors."
+        self.latency = histogram("capsar_request_seconds", help_text, ("route",), buckets=_SECONDS)
         self.shed = counter("capsar_shed", "Requests rejected because the queue was full.")
-        self.dropped = counter(
-            "capsar_dropped",
-            "Requests dropped because the client disconnected or the deadline passed.",
-        )
+        help_text = "Requests dropped because the client disconnected or the deadline passed."
+        self.dropped = counter("capsar_dropped", help_text)
         help_text = "Characters of work that are queued or in progress."
         self.queue_chars = Gauge("capsar_queue_chars", help_text, registry=registry)
-        self._batch_texts = histogram("capsar_batch_texts", "Texts per batch.", buckets=_TEXTS)
-        self._batch_chars = histogram(
-            "capsar_batch_chars", "Characters of work per batch.", buckets=_CHARS
-        )
-        self._batch_seconds = histogram(
-            "capsar_batch_seconds", "Time to run a batch.", buckets=_SECONDS
+        self._batch = (
+            histogram("capsar_batch_texts", "Texts per batch.", buckets=_TEXTS),
+            histogram("capsar_batch_chars", "Characters of work per batch.", buckets=_CHARS),
+            histogram("capsar_batch_seconds", "Time to run a batch.", buckets=_SECONDS),
         )
 
     def observe_batch(self, texts: int, chars: int, seconds: float) -> None:
         """Record a batch."""
-        self._batch_texts.observe(texts)
-        self._batch_chars.observe(chars)
-        self._batch_seconds.observe(seconds)
+        for metric, value in zip(self._batch, (texts, chars, seconds), strict=True):
+            metric.observe(value)
 
     def text(self) -> bytes:
         """Return the metrics in the Prometheus text format."""

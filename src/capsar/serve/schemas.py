@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import AliasPath, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic.functional_validators import BeforeValidator
 
 from capsar.schema import AspectSpan
 from capsar.serve.batcher import CHARS_PER_TEXT, Task
-from capsar.serve.settings import ASPECTS, TEXT_CHARS, TEXTS
+from capsar.serve.settings import ASPECTS, BODY_BYTES, TEXT_CHARS, TEXTS
 from capsar.themes.schema import Themes
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 MAX_ERRORS = 5
 """Maximum errors in a message."""
+_OPTIONAL = ("model", "themes")
 _NAME, _OFFSETS = "<name>", "<offsets>"
 """Tags of the two forms of an aspect; pydantic adds them to the path of an error."""
 _SENTIMENT = Literal["negative", "neutral", "positive"]
@@ -30,17 +32,20 @@ WORK = (
 )
 """How characters of work are counted."""
 _TEXT = "Great food, terrible service, and the soup was cold."
+_ConfigText = Annotated[str, BeforeValidator(str)]
 _Text = Annotated[str, Field(max_length=TEXT_CHARS)]
 
 
-class _Request(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True
-    )
+def _examples(*bodies: dict[str, Any]) -> ConfigDict:
+    return ConfigDict(json_schema_extra={"examples": list(bodies)})
 
 
-class _Response(BaseModel):
-    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+class _Request(BaseModel, extra="forbid", strict=True, use_attribute_docstrings=True):
+    """A part of a request: exactly the documented fields and types."""
+
+
+class _Response(BaseModel, use_attribute_docstrings=True):
+    """A part of a response."""
 
 
 class AspectOffsets(_Request):
@@ -90,29 +95,35 @@ class ThemeInput(_Request):
     """The name of the theme that this one is a part of."""
 
 
-class _ModelRequest(_Request):
+class _Body(_Request):
     model: str | None = None
     """The name of a served model; the first of `/v1/models` if it is not given."""
+    _forms: ClassVar[tuple[str, ...]]
+    """The combinations of fields that a body can have, besides the optional ones."""
+
+    @model_validator(mode="after")
+    def _check_form(self) -> Self:
+        given = [name for name, value in self if value is not None and name not in _OPTIONAL]
+        if " and ".join(given) not in self._forms:
+            raise ValueError(f"must be an object with {', or with '.join(self._forms)}")
+        return self
 
 
-class AnalyzeRequest(_ModelRequest):
+class AnalyzeRequest(_Body):
     """One text or several texts."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"text": _TEXT}, {"texts": [_TEXT, "Fine."]}]}
-    )
+    model_config = _examples({"text": _TEXT}, {"texts": [_TEXT, "Fine."]})
+    _forms = ("text", "texts")
     text: _Text | None = None
     texts: Annotated[list[_Text], Field(min_length=1, max_length=TEXTS)] | None = None
     themes: Annotated[list[ThemeInput], Field(min_length=1, max_length=50)] | None = None
     """Sort mentions into these themes, and find implicit mentions of them."""
     _themes: Themes | None = None
 
-    @model_validator(mode="after")
-    def _check_form(self) -> Self:
-        _check_forms(self, {"text"}, {"texts"})
+    def model_post_init(self, _: object) -> None:
+        """Read the themes."""
         if self.themes is not None:
             self._themes = Themes.from_dicts(theme.model_dump() for theme in self.themes)
-        return self
 
     def tasks(self, model: str) -> list[Task]:
         """Return the tasks of the request."""
@@ -130,25 +141,17 @@ class ClassifyItem(_Request):
     aspects: _Aspects
 
 
-class ClassifyRequest(_ModelRequest):
+class ClassifyRequest(_Body):
     """A text with its aspects, or several in `requests`."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"text": _TEXT, "aspects": ["food", {"start": 21, "end": 28}]},
-                {"requests": [{"text": _TEXT, "aspects": ["soup"]}]},
-            ]
-        }
+    model_config = _examples(
+        {"text": _TEXT, "aspects": ["food", {"start": 21, "end": 28}]},
+        {"requests": [{"text": _TEXT, "aspects": ["soup"]}]},
     )
+    _forms = ("text and aspects", "requests")
     text: _Text | None = None
     aspects: _Aspects | None = None
     requests: Annotated[list[ClassifyItem], Field(min_length=1, max_length=TEXTS)] | None = None
-
-    @model_validator(mode="after")
-    def _check_form(self) -> Self:
-        _check_forms(self, {"text", "aspects"}, {"requests"})
-        return self
 
     def tasks(self, model: str) -> list[Task]:
         """Return the tasks of the request."""
@@ -160,12 +163,11 @@ class ClassifyRequest(_ModelRequest):
         ]
 
 
-class ExplainRequest(_ModelRequest):
+class ExplainRequest(_Body):
     """A text, and the aspect to explain; without one, the text as a whole."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"text": _TEXT}, {"text": _TEXT, "aspect": "soup"}]}
-    )
+    model_config = _examples({"text": _TEXT}, {"text": _TEXT, "aspect": "soup"})
+    _forms = ("text", "text and aspect")
     text: _Text
     aspect: AspectInput | None = None
 
@@ -176,14 +178,6 @@ class ExplainRequest(_ModelRequest):
 
 
 RequestBody = AnalyzeRequest | ClassifyRequest | ExplainRequest
-
-
-def _check_forms(body: AnalyzeRequest | ClassifyRequest, *forms: set[str]) -> None:
-    """Check that a body has the fields of one of its forms, and no others."""
-    given = {name for name, value in body if value is not None and name not in ("model", "themes")}
-    if given not in forms:
-        names = ", or with ".join(" and ".join(sorted(form, reverse=True)) for form in forms)
-        raise ValueError(f"must be an object with {names}")
 
 
 class OpinionResult(_Response):
@@ -262,29 +256,31 @@ class ExplainResponse(_Response):
     """Per sentiment and word: the contribution to the capsule length by routing; they sum to it."""
 
 
-class ModelInfo(_Response):
+class ModelInfo(_Response, json_schema_serialization_defaults_required=True):
     """A served model."""
 
     name: str
     sha256: str
     """SHA-256 of the manifest of the model; identifies its exact files."""
     classes: list[_SENTIMENT]
-    capsar_version: str
-    trained_on: str
-    license: str
+    capsar_version: _ConfigText = ""
+    trained_on: Annotated[_ConfigText, Field(validation_alias=AliasPath("trained_on", "train"))] = (
+        ""
+    )
+    license: Annotated[_ConfigText, Field(validation_alias=AliasPath("trained_on", "license"))] = ""
 
 
-class RequestLimits(_Response):
+class RequestLimits(_Response, json_schema_serialization_defaults_required=True):
     """Size limits of a request."""
 
     queue_chars: Annotated[int, Field(description=f"Characters of work. {WORK}")]
-    text_chars: int
+    text_chars: int = TEXT_CHARS
     """Characters of one text."""
-    texts: int
+    texts: int = TEXTS
     """Texts of one request."""
-    aspects: int
+    aspects: int = ASPECTS
     """Given aspects of one text."""
-    body_bytes: int
+    body_bytes: int = BODY_BYTES
     """Bytes of the body."""
 
 
@@ -324,13 +320,9 @@ def _format_path(location: Sequence[int | str]) -> str:
     >>> _format_path(("body", "requests", 3, "aspects", 0, "<offsets>", "start"))
     'requests[3].aspects[0].start'
     """
-    path = ""
-    for part in location[1:]:
-        if isinstance(part, int):
-            path += f"[{part}]"
-        elif part not in (_NAME, _OFFSETS):
-            path += f".{part[:40]}" if path else part[:40]
-    return path or "body"
+    parts = [part for part in location[1:] if part not in (_NAME, _OFFSETS)]
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part[:40]}" for part in parts)
+    return path.removeprefix(".") or "body"
 
 
 DESCRIPTION = f"""Aspect-based sentiment analysis of reviews.
@@ -359,22 +351,16 @@ ERRORS = {
     504: ("deadline_exceeded", "The deadline was exceeded."),
 }
 """The `error` of each status, and the description of those that a client has to expect."""
-_Responses = dict[int | str, dict[str, Any]]
+Responses = dict[int | str, dict[str, Any]]
+ERROR_RESPONSES: Responses = {
+    status: {"model": ErrorResponse, "description": description}
+    for status, (_, description) in ERRORS.items()
+    if description
+}
+"""The documented errors of a request for work."""
 _RETRY_AFTER = {"schema": {"type": "integer"}, "description": "Seconds to wait before a retry."}
-_PLAIN = {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Plain text."}
-
-
-def responses(model: Any, *statuses: int) -> _Responses:  # noqa: ANN401
-    """Return the documented responses of a route; without a model, it returns plain text."""
-    found: _Responses = {200: {"model": model, "description": "Success."} if model else _PLAIN}
-    for status, (_, description) in ERRORS.items():
-        if description and (not statuses or status in statuses):
-            found[status] = {"model": ErrorResponse, "description": description}
-    if not statuses:
-        found[503]["headers"] = {"Retry-After": _RETRY_AFTER}
-    return found
-
-
+ERROR_RESPONSES[503]["headers"] = {"Retry-After": _RETRY_AFTER}
+PLAIN = {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Plain text."}
 _NOT_WORKING = {"model": ErrorResponse, "description": "The service does not work; restart it."}
-HEALTH: _Responses = {200: _PLAIN, 503: _NOT_WORKING}
+HEALTH: Responses = {200: PLAIN, 503: _NOT_WORKING}
 """The documented responses of the health checks."""
