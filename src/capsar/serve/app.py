@@ -30,13 +30,8 @@ from capsar.sentences import split_sentences
 from capsar.serve import schemas
 from capsar.serve.batcher import Batcher
 from capsar.serve.metrics import CONTENT_TYPE, Metrics
-from capsar.serve.middleware import (
-    LOG_FIELDS,
-    LimitMiddleware,
-    RequestMiddleware,
-    busy_response,
-    error_response,
-)
+from capsar.serve.middleware import LOG_FIELDS, LimitMiddleware, RequestMiddleware, busy_response
+from capsar.serve.schemas import error_response
 from capsar.version import __version__
 
 if TYPE_CHECKING:
@@ -63,7 +58,6 @@ class Service:
             name: load(source, backend=settings.backend)
             for name, source in settings.sources.items()
         }
-        self._default = next(iter(self.analyzers))
         self._works = True
         self.batcher = Batcher(
             self._run_tasks,
@@ -75,7 +69,7 @@ class Service:
 
     async def respond(self, request: Request, body: schemas.RequestBody) -> Response:
         """Run the tasks of a request, and return the response."""
-        model = body.model or self._default
+        model = body.model or next(iter(self.analyzers))
         if model not in self.analyzers:
             known = ", ".join(self.analyzers)
             return error_response(422, f"model: this service has {known}, not {model[:100]!r}")

@@ -9,16 +9,16 @@ import re
 import time
 from dataclasses import dataclass
 from hashlib import sha256
-from json import dumps
 from typing import TYPE_CHECKING
 
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
 
-from capsar.serve.schemas import ERRORS
+from capsar.serve.schemas import error_response
 from capsar.serve.settings import BODY_BYTES
 
 if TYPE_CHECKING:
+    from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from capsar.serve.batcher import Batcher
@@ -35,20 +35,6 @@ _QUIET_ROUTES = {"/healthz", "/readyz", "/metrics"}
 _PROTECTED = ("/v1/", "/metrics")
 _PUBLIC = "/v1/openapi.json"
 _WITH_BODY = {"/v1/analyze", "/v1/classify", "/v1/explain"}
-_BEARER = b"bearer "
-
-
-def error_response(
-    status: int, message: str, *, name: str = "", headers: dict[str, str] | None = None
-) -> Response:
-    """Return an error response; `name` defaults to the name of the status.
-
-    >>> error_response(503, "Retry in 2 s.").body.decode()
-    '{"error": "busy", "message": "Retry in 2 s."}'
-    """
-    name = name or ERRORS.get(status, ERRORS[500])[0]
-    content = dumps({"error": name, "message": message})
-    return Response(content, status, headers, "application/json")
 
 
 def busy_response(batcher: Batcher) -> Response:
@@ -78,8 +64,7 @@ class RequestMiddleware:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                header = (b"x-request-id", request_id.encode("ascii"))
-                message = {**message, "headers": [*message.get("headers", ()), header]}
+                MutableHeaders(scope=message)["x-request-id"] = request_id
             await send(message)
 
         try:
@@ -128,22 +113,16 @@ class LimitMiddleware:
         """Pass a request on, or reject it."""
         headers: dict[bytes, bytes] = dict(scope["headers"])
         rejected = self._check_key(scope, headers) or self._check_body(scope, headers)
-        if rejected:
-            await rejected(scope, receive, send)
-            return
-        if scope["method"] == "POST":
-            receive = self._limit_body(receive)
-        await self.app(scope, receive, send)
+        await (rejected or self.app)(scope, self._limit_body(receive), send)
 
     def _check_key(self, scope: Scope, headers: dict[bytes, bytes]) -> Response | None:
         """Return 401 for a missing or an unknown key, as in RFC 6750, section 3."""
         path, keys = _route_path(scope), self.settings.api_keys
         if keys is None or not path.startswith(_PROTECTED) or path == _PUBLIC:
             return None
-        sent = headers.get(b"authorization", b"")
-        key = sent[len(_BEARER) :].strip() if sent[: len(_BEARER)].lower() == _BEARER else b""
-        owner = keys.get(sha256(key).hexdigest())
-        if owner is not None:
+        scheme, _, key = headers.get(b"authorization", b"").partition(b" ")
+        key = key.strip() if scheme.lower() == b"bearer" else b""
+        if owner := keys.get(sha256(key).hexdigest()):
             scope[LOG_FIELDS]["key"] = owner
             return None
         scope[LOG_FIELDS]["refused"] = "unknown key" if key else "no key"
@@ -174,13 +153,11 @@ class LimitMiddleware:
 
     def _limit_body(self, receive: Receive) -> Receive:
         """Return a `receive` that fails for a body that is too large or too slow."""
-        left, has_more = BODY_BYTES, True
-        end = asyncio.get_running_loop().time() + self.settings.body_timeout
+        left = BODY_BYTES
+        end: float | None = asyncio.get_running_loop().time() + self.settings.body_timeout
 
         async def receive_limited() -> Message:
-            nonlocal left, has_more
-            if not has_more:
-                return await receive()
+            nonlocal left, end
             try:
                 async with asyncio.timeout_at(end):
                     message = await receive()
@@ -189,9 +166,10 @@ class LimitMiddleware:
                 reason = f"The body was not received in {seconds:g} s."
                 raise HTTPException(408, reason, {"connection": "close"}) from None
             left -= len(message.get("body", b""))
-            has_more = message.get("more_body", False)
             if left < 0:
                 raise HTTPException(413, _TOO_LARGE)
+            if not message.get("more_body"):
+                end = None  # what follows is the disconnect of the client
             return message
 
         return receive_limited

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from json import dumps
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import AliasPath, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic.functional_validators import BeforeValidator
+from starlette.responses import Response
 
 from capsar.schema import AspectSpan
 from capsar.serve.batcher import CHARS_PER_TEXT, Task
@@ -351,6 +353,21 @@ ERRORS = {
     504: ("deadline_exceeded", "The deadline was exceeded."),
 }
 """The `error` of each status, and the description of those that a client has to expect."""
+
+
+def error_response(
+    status: int, message: str, *, name: str = "", headers: dict[str, str] | None = None
+) -> Response:
+    """Return an error response; `name` defaults to the name of the status.
+
+    >>> error_response(503, "Retry in 2 s.").body.decode()
+    '{"error": "busy", "message": "Retry in 2 s."}'
+    """
+    name = name or ERRORS.get(status, ERRORS[500])[0]
+    content = dumps({"error": name, "message": message})
+    return Response(content, status, headers, "application/json")
+
+
 Responses = dict[int | str, dict[str, Any]]
 ERROR_RESPONSES: Responses = {
     status: {"model": ErrorResponse, "description": description}
