@@ -7,7 +7,7 @@ import logging
 from collections import defaultdict
 from dataclasses import asdict
 from functools import partial
-from http import HTTPStatus
+from http.client import responses
 from itertools import islice
 from json import dumps
 from pathlib import Path
@@ -54,10 +54,8 @@ class Service:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.metrics = Metrics()
-        self.analyzers = {
-            name: load(source, backend=settings.backend)
-            for name, source in settings.sources.items()
-        }
+        sources, backend = settings.sources, settings.backend
+        self.analyzers = {name: load(source, backend=backend) for name, source in sources.items()}
         self._works = True
         self.batcher = Batcher(
             self._run_tasks,
@@ -68,7 +66,7 @@ class Service:
         )
 
     async def respond(self, request: Request, body: schemas.RequestBody) -> Response:
-        """Run the tasks of a request, and return the response."""
+        """Check a request, run its tasks, and return the response."""
         model = body.model or next(iter(self.analyzers))
         if model not in self.analyzers:
             known = ", ".join(self.analyzers)
@@ -84,25 +82,29 @@ class Service:
             return busy_response(self.batcher)
         if errors := list(islice(_aspect_errors(tasks), schemas.MAX_ERRORS)):
             return error_response(422, "; ".join(errors))
+        results = await self._run_queued(request, tasks)
+        is_batch = getattr(body, "texts", None) or getattr(body, "requests", None)
+        content = join_documents(results) if is_batch else results[0]
+        return Response(content, media_type="application/json")
+
+    async def _run_queued(self, request: Request, tasks: Sequence[Task]) -> list[bytes]:
+        """Run tasks, until the client disconnects or the deadline is exceeded."""
         work = asyncio.ensure_future(self.batcher.run(tasks))
         disconnect = asyncio.ensure_future(request.receive())
         disconnect.add_done_callback(lambda _: work.cancel())
         try:
             async with asyncio.timeout(self.settings.deadline):
-                results = await work
+                return await work
         except TimeoutError:
-            return error_response(504, "The deadline was exceeded. Send fewer texts.")
+            raise HTTPException(504, "The deadline was exceeded. Send fewer texts.") from None
         except asyncio.CancelledError:
-            if not disconnect.done():
+            if not disconnect.done():  # the service ends
                 raise
-            return error_response(499, "The client has disconnected.")
+            raise HTTPException(499, "The client has disconnected.") from None
         except (ConfigError, DataError) as error:
-            return error_response(422, str(error))
+            raise HTTPException(422, str(error)) from error
         finally:
             disconnect.cancel()
-        is_batch = getattr(body, "texts", None) or getattr(body, "requests", None)
-        content = join_documents(results) if is_batch else results[0]
-        return Response(content, media_type="application/json")
 
     async def status(self) -> Response:
         """Report whether the service works; restart it if not."""
@@ -197,7 +199,6 @@ def create_app(settings: Settings) -> ASGIApp:
         docs_url=None,  # the documentation pages of FastAPI load scripts from another host
         redoc_url=None,
         redirect_slashes=False,
-        servers=[{"url": settings.root_path or "/"}],
     )
     _add_error_handlers(app)
     _add_routes(app, service)
@@ -261,7 +262,7 @@ def _add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def http_error(_: Request, error: HTTPException) -> Response:
         status, message = error.status_code, error.detail
-        if message == HTTPStatus(status).phrase:
+        if message == responses.get(status):
             message += ": see /v1/openapi.json."
         return error_response(status, message, headers=dict(error.headers or {}))
 

@@ -209,7 +209,6 @@ class Batcher:
     def _take(self) -> _Batch:
         """Take a slice of each request from the head; unfinished requests go to the end."""
         batch: _Batch = []
-        unfinished: list[_Request] = []
         chars, slice_chars = self._batch_chars, self._slice_chars
         while self._queue and chars > 0:
             request = self._queue.popleft()
@@ -218,9 +217,7 @@ class Batcher:
             part = request.take(min(chars, slice_chars))
             chars -= sum(task.chars for task in request.tasks[part])
             batch.append((request, part))
-            if request.taken < len(request.tasks):
-                unfinished.append(request)
-        self._queue.extend(unfinished)
+        self._queue.extend(request for request, _ in batch if request.taken < len(request.tasks))
         return batch
 
     def _run_timed(self, batch: _Batch) -> tuple[_Batch, list[bytes], float]:

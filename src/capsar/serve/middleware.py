@@ -88,8 +88,7 @@ class RequestMiddleware:
 
 
 def _route_path(scope: Scope) -> str:
-    path: str = scope["path"]
-    return path.removeprefix(scope.get("root_path", ""))
+    return str(scope["path"]).removeprefix(scope.get("root_path", ""))
 
 
 def _request_id(scope: Scope) -> str:

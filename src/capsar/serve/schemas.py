@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from http import HTTPStatus
 from json import dumps
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -341,8 +342,6 @@ response has the same header. Without it, the service generates an id.
 ERRORS = {
     400: ("bad_request", "The request is not valid."),
     401: ("missing_api_key", "The API key is missing or not valid."),
-    404: ("not_found", ""),
-    405: ("method_not_allowed", ""),
     408: ("request_timeout", "The body was not received in time."),
     413: ("too_large", "The request exceeds the limit of bytes or characters of work."),
     415: ("not_json", "The body is not JSON."),
@@ -352,18 +351,18 @@ ERRORS = {
     503: ("busy", "The queue is full; retry after `Retry-After` seconds."),
     504: ("deadline_exceeded", "The deadline was exceeded."),
 }
-"""The `error` of each status, and the description of those that a client has to expect."""
+"""The `error` of a status, by default its name, and a description of those to expect."""
 
 
 def error_response(
     status: int, message: str, *, name: str = "", headers: dict[str, str] | None = None
 ) -> Response:
-    """Return an error response; `name` defaults to the name of the status.
+    """Return an error response; `name` defaults to the one of the status.
 
     >>> error_response(503, "Retry in 2 s.").body.decode()
     '{"error": "busy", "message": "Retry in 2 s."}'
     """
-    name = name or ERRORS.get(status, ERRORS[500])[0]
+    name = name or (ERRORS[status][0] if status in ERRORS else HTTPStatus(status).name.lower())
     content = dumps({"error": name, "message": message})
     return Response(content, status, headers, "application/json")
 

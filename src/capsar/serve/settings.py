@@ -43,16 +43,14 @@ def read_api_keys(path: Path) -> dict[str, str]:
         raise ConfigError(f"Cannot read the API keys in {str(path)!r}: {error}") from error
     owners = {}
     for number, line in enumerate(lines, start=1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        match = _KEY_LINE.fullmatch(line)
-        if match is None:
+        if match := _KEY_LINE.fullmatch(line):
+            owners[match[1].lower()] = match[2]
+        elif line.strip() and not line.startswith("#"):
             # The message does not quote the line: it may be a key that was not hashed.
             raise ConfigError(
                 f"{str(path)!r}, line {number}: expected the SHA-256 of a key in 64 hexadecimal "
                 "digits, a space and a name"
             )
-        owners[match[1].lower()] = match[2]
     if not owners:
         raise ConfigError(
             f"{str(path)!r} contains no API key, so every request would be refused. Add one."
