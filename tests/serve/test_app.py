@@ -71,7 +71,7 @@ def test_broken_model_is_an_internal_error(
 def test_missing_aspect_is_reported_before_the_batch(
     app: ASGIApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Batcher, "run", failing(AssertionError("this was queued")))
+    monkeypatch.setattr(Batcher, "submit", failing(AssertionError("this was queued")))
     for path, given, start in (
         ("/v1/classify", {"aspects": ["food", "soup"]}, "aspects[1]: "),
         ("/v1/explain", {"aspect": {"start": 3, "end": 99}}, "aspect: "),

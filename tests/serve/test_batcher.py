@@ -63,11 +63,11 @@ def with_batcher(
     return recorder
 
 
-def send(batcher: Batcher, *texts: str) -> asyncio.Task[list[bytes]]:
-    return asyncio.create_task(batcher.run([Task("base", text) for text in texts]))
+def send(batcher: Batcher, *texts: str) -> asyncio.Future[list[bytes]]:
+    return batcher.submit([Task("base", text) for text in texts])
 
 
-async def block(batcher: Batcher, recorder: Recorder) -> asyncio.Task[list[bytes]]:
+async def block(batcher: Batcher, recorder: Recorder) -> asyncio.Future[list[bytes]]:
     """Keep the thread busy, so that later requests wait in the queue."""
     recorder.has_started.clear()
     recorder.may_continue.clear()
@@ -295,7 +295,10 @@ def test_cost_of_tasks() -> None:
     assert Task("base", "x" * 100, ("a", "b", "c")).chars == 332
     assert Task("base", "x" * 100, ()).chars == Task("base", "x" * 100).chars == 132
     assert Task("base", "x" * 100, explains=True).chars == 132 + 20 * 100 // 2
-    assert Task("base", "x" * 99 + "." + "y" * 20, explains=True).chars == 152 + 19 * 99 // 2
+    two = "x" * 99 + ". " + "Y" * 19
+    assert Task("base", two, explains=True).chars == 152 + 20 * 100 // 2
+    one = "x" * 99 + "." + "y" * 20  # no sentence ends inside a word
+    assert Task("base", one, explains=True).chars == 152 + 24 * 120 // 2
     assert Task("base", "x" * 20_000, explains=True).chars == 20_032 + 40_000
 
 

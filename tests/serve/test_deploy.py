@@ -123,15 +123,10 @@ def test_alert_rules_are_valid() -> None:
     assert "5 rules found" in run("promtool", "check", "rules", DEPLOY / "alerts.yaml")
 
 
-def test_overload_raises_an_alert(tmp_path: Path) -> None:
-    """The two metrics of its rule have different labels."""
-    served = 'capsar_requests_total{instance="a", route="/v1/analyze", status="%d"}'
-    series = {
-        'capsar_shed_total{instance="a"}': "0+60x30",
-        served % 503: "0+60x30",
-        served % 200: "0+60x30",
-    }
-    summary = "a rejects 50% of its requests: add replicas."
+SERVED = 'capsar_requests_total{instance="a", route="/v1/analyze", status="%d"}'
+
+
+def check_alert(folder: Path, name: str, summary: str, series: dict[str, str], time: str) -> None:
     alert = {
         "exp_labels": {"severity": "warning", "instance": "a"},
         "exp_annotations": {"summary": summary},
@@ -139,10 +134,32 @@ def test_overload_raises_an_alert(tmp_path: Path) -> None:
     case = {
         "interval": "1m",
         "input_series": [{"series": name, "values": values} for name, values in series.items()],
-        "alert_rule_test": [
-            {"eval_time": "20m", "alertname": "CapsarOverloaded", "exp_alerts": [alert]}
-        ],
+        "alert_rule_test": [{"eval_time": time, "alertname": name, "exp_alerts": [alert]}],
     }
-    path = tmp_path / "test.yaml"  # YAML contains JSON
+    path = folder / "test.yaml"  # YAML contains JSON
     path.write_text(json.dumps({"rule_files": [str(DEPLOY / "alerts.yaml")], "tests": [case]}))
     run("promtool", "test", "rules", path)
+
+
+def test_overload_raises_an_alert(tmp_path: Path) -> None:
+    """The two metrics of its rule have different labels."""
+    series = {
+        'capsar_shed_total{instance="a"}': "0+60x30",
+        SERVED % 503: "0+60x30",
+        SERVED % 200: "0+60x30",
+    }
+    summary = "a rejects 50% of its requests: add replicas."
+    check_alert(tmp_path, "CapsarOverloaded", summary, series, "20m")
+
+
+@pytest.mark.parametrize(
+    ("status", "name", "summary"),
+    [
+        (500, "CapsarErrors", "a has internal errors: see its log."),
+        (504, "CapsarDeadlines", "a does not finish requests in time."),
+    ],
+)
+def test_a_short_burst_of_errors_raises_an_alert(
+    tmp_path: Path, status: int, name: str, summary: str
+) -> None:
+    check_alert(tmp_path, name, summary, {SERVED % status: "0x5 1000x30"}, "12m")

@@ -43,13 +43,14 @@ def serve_command(  # noqa: PLR0913
         int, typer.Option(min=1, help="Characters of work that may be queued, and of one request.")
     ] = 65_536,
     deadline: Annotated[
-        float, typer.Option(min=0.001, help="Seconds until a request fails with 504.")
+        float, typer.Option(min=0.001, max=86_400, help="Seconds until a request fails with 504.")
     ] = 30.0,
     body_timeout: Annotated[
-        float, typer.Option(min=0.001, help="Seconds to receive a body.")
+        float, typer.Option(min=0.001, max=86_400, help="Seconds to receive a body.")
     ] = 20.0,
     grace: Annotated[
-        float, typer.Option(min=0.001, help="Seconds to finish requests after SIGTERM.")
+        float,
+        typer.Option(min=0.001, max=86_400, help="Seconds to finish requests after SIGTERM."),
     ] = 20.0,
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], typer.Option(help="What to log.")

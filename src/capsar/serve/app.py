@@ -8,7 +8,7 @@ from collections import defaultdict
 from dataclasses import asdict
 from functools import partial
 from http.client import responses
-from itertools import islice
+from itertools import islice, product
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,7 +30,13 @@ from capsar.sentences import split_sentences
 from capsar.serve import schemas
 from capsar.serve.batcher import Batcher
 from capsar.serve.metrics import CONTENT_TYPE, Metrics
-from capsar.serve.middleware import LOG_FIELDS, LimitMiddleware, RequestMiddleware, busy_response
+from capsar.serve.middleware import (
+    API_PATHS,
+    LOG_FIELDS,
+    LimitMiddleware,
+    RequestMiddleware,
+    busy_response,
+)
 from capsar.serve.schemas import error_response
 from capsar.version import __version__
 
@@ -89,7 +95,7 @@ class Service:
 
     async def _run_queued(self, request: Request, tasks: Sequence[Task]) -> list[bytes]:
         """Run tasks, until the client disconnects or the deadline is exceeded."""
-        work = asyncio.ensure_future(self.batcher.run(tasks))
+        work = self.batcher.submit(tasks)
         disconnect = asyncio.ensure_future(request.receive())
         disconnect.add_done_callback(lambda _: work.cancel())
         try:
@@ -204,6 +210,10 @@ def create_app(settings: Settings) -> ASGIApp:
     _add_routes(app, service)
     app.mount("/page", StaticFiles(directory=_PAGE))
     routes = frozenset(getattr(route, "path", "") for route in app.routes)
+    for path, status in product(
+        API_PATHS, (500, 504)
+    ):  # alerts need a value before the first error
+        service.metrics.requests.labels(path, status)
     layers: ASGIApp = LimitMiddleware(app, service.batcher, settings)
     if settings.origins:
         layers = CORSMiddleware(

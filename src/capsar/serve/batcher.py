@@ -9,15 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import re
 import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from capsar.errors import ConfigError, DataError
+from capsar.sentences import split_sentences
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 CHARS_PER_TEXT = 32
 """Fixed cost of a text, in characters."""
-_SENTENCE_ENDS = re.compile(r"[.!?\n]")
 _MAX_EXPLAIN_CHARS = 40_000
 """The cost of leaving out the words of the longest possible sentence."""
 _LOGGER = logging.getLogger(__name__)
@@ -58,28 +57,27 @@ class Task:
     """Characters of the themes, counted once per request."""
     path: str = ""
     """Path of the aspects in the request, such as `requests[3].aspects[{}]`."""
+    chars: int = field(init=False)
+    """The cost in characters; some encoders read the text once per aspect."""
 
-    @property
-    def chars(self) -> int:
-        """The cost in characters; some encoders read the text once per aspect."""
+    def __post_init__(self) -> None:
+        chars = CHARS_PER_TEXT + len(self.text) * max(1, len(self.aspects or ())) + self.theme_chars
         if self.explains:  # a sentence is read once more per word, and these are cheaper together
-            longest = max(map(len, _SENTENCE_ENDS.split(self.text)))
-            removals = min(64, longest // 5) * longest // 2
-            return CHARS_PER_TEXT + len(self.text) + min(removals, _MAX_EXPLAIN_CHARS)
-        chars = len(self.text) * max(1, len(self.aspects or ()))
-        return CHARS_PER_TEXT + chars + self.theme_chars
+            longest = max((end - start for start, end in split_sentences(self.text)), default=0)
+            chars += min(min(64, longest // 5) * longest // 2, _MAX_EXPLAIN_CHARS)
+        object.__setattr__(self, "chars", chars)
 
 
 class _Request:
     """The tasks of one request in the queue, and their results so far."""
 
-    def __init__(self, tasks: Sequence[Task]) -> None:
+    def __init__(self, tasks: Sequence[Task], slice_chars: float) -> None:
         self.tasks = tasks
         self.future: asyncio.Future[list[bytes]] = asyncio.get_running_loop().create_future()
         self.chars = sum(task.chars for task in tasks)
+        self.slice_chars = min(self.chars, slice_chars)
         self.results = [b""] * len(tasks)
-        self.taken = 0
-        self.num_done = 0
+        self.taken = self.slices_running = 0
 
     def take(self, chars: float) -> slice:
         """Take the next tasks up to so many characters, at least one; return where they are."""
@@ -116,7 +114,7 @@ class Batcher:
         self._pool = ThreadPoolExecutor(self.threads, "capsar")
         self._workers: dict[asyncio.Task[None], float] = {}  # when each started its batch
         self._queue: deque[_Request] = deque()
-        self._pending_chars = 0  # of all requests without a result
+        self._pending_chars = 0  # of all requests that are queued or in progress
         self._pending_slices = 0.0  # the first slice of each of them
         self._recent_chars, self._recent_seconds = _INITIAL_CHARS_PER_SECOND, 1.0
         self._is_full = False
@@ -152,24 +150,32 @@ class Batcher:
         """Return whether a batch has been running for so long."""
         return time.monotonic() - min(self._workers.values(), default=math.inf) > seconds
 
-    async def run(self, tasks: Sequence[Task]) -> list[bytes]:
-        """Queue tasks and return their results; drop them if the caller is cancelled.
+    def submit(self, tasks: Sequence[Task]) -> asyncio.Future[list[bytes]]:
+        """Queue tasks, and return the future of their results. To drop them, cancel it.
 
-        Raises:
-            ConfigError: If the model does not support a task.
+        It fails with a `ConfigError` if the model does not support a task.
         """
-        request = _Request(tasks)
-        slice_chars = min(request.chars, self._slice_chars)
-        self._add_pending(request.chars, slice_chars)
+        request = _Request(tasks, self._slice_chars)
+        self._add_pending(request.chars, request.slice_chars)
         self._queue.append(request)
+        request.future.add_done_callback(lambda _: self._release(request))
         self._start_worker()
-        try:
-            return await request.future
-        except asyncio.CancelledError:
-            self.metrics.dropped.inc()
-            raise
-        finally:
-            self._add_pending(-request.chars, -slice_chars)
+        return request.future
+
+    def _finish_slice(self, request: _Request) -> None:
+        """Set the result of a request, if this was its last slice."""
+        request.slices_running -= 1
+        is_complete = request.taken == len(request.tasks) and not request.slices_running
+        if is_complete and not request.future.done():
+            request.future.set_result(request.results)
+        self._release(request)
+
+    def _release(self, request: _Request) -> None:
+        """Subtract the work of a request that is over, once no slice of it is running."""
+        if request.chars and request.future.done() and not request.slices_running:
+            self._add_pending(-request.chars, -request.slice_chars)
+            self.metrics.dropped.inc(request.future.cancelled())
+            request.chars = 0  # it is released only once
 
     @property
     def _chars_per_second(self) -> float:
@@ -203,6 +209,8 @@ class Batcher:
                 self._start_worker()  # for the rest of the queue
                 self._workers[worker] = time.monotonic()
                 await self._run_batch(batch)
+                for request, _ in batch:
+                    self._finish_slice(request)
         finally:
             del self._workers[worker]
 
@@ -216,6 +224,7 @@ class Batcher:
                 continue
             part = request.take(min(chars, slice_chars))
             chars -= sum(task.chars for task in request.tasks[part])
+            request.slices_running += 1
             batch.append((request, part))
         self._queue.extend(request for request, _ in batch if request.taken < len(request.tasks))
         return batch
@@ -248,8 +257,4 @@ class Batcher:
         self._recent_chars = _DECAY * self._recent_chars + chars
         self._recent_seconds = _DECAY * self._recent_seconds + seconds
         for request, part in batch:
-            size = len(request.tasks[part])
-            request.results[part] = islice(results, size)
-            request.num_done += size
-            if request.num_done == len(request.tasks) and not request.future.done():
-                request.future.set_result(request.results)
+            request.results[part] = islice(results, len(request.tasks[part]))

@@ -34,7 +34,8 @@ _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/=+@-]{1,128}")
 _QUIET_ROUTES = {"/healthz", "/readyz", "/metrics"}
 _PROTECTED = ("/v1/", "/metrics")
 _PUBLIC = "/v1/openapi.json"
-_WITH_BODY = {"/v1/analyze", "/v1/classify", "/v1/explain"}
+API_PATHS = ("/v1/analyze", "/v1/classify", "/v1/explain")
+"""Routes of requests for work."""
 
 
 def busy_response(batcher: Batcher) -> Response:
@@ -112,6 +113,8 @@ class LimitMiddleware:
         """Pass a request on, or reject it."""
         headers: dict[bytes, bytes] = dict(scope["headers"])
         rejected = self._check_key(scope, headers) or self._check_body(scope, headers)
+        if scope["path"].endswith("\n"):  # the router would ignore it
+            rejected = error_response(404, "Not Found: see /v1/openapi.json.")
         await (rejected or self.app)(scope, self._limit_body(receive), send)
 
     def _check_key(self, scope: Scope, headers: dict[bytes, bytes]) -> Response | None:
@@ -121,7 +124,7 @@ class LimitMiddleware:
             return None
         scheme, _, key = headers.get(b"authorization", b"").partition(b" ")
         key = key.strip() if scheme.lower() == b"bearer" else b""
-        if owner := keys.get(sha256(key).hexdigest()):
+        if key and (owner := keys.get(sha256(key).hexdigest())):
             scope[LOG_FIELDS]["key"] = owner
             return None
         scope[LOG_FIELDS]["refused"] = "unknown key" if key else "no key"
@@ -137,7 +140,7 @@ class LimitMiddleware:
 
     def _check_body(self, scope: Scope, headers: dict[bytes, bytes]) -> Response | None:
         """Reject a body before it is received."""
-        if scope["method"] != "POST" or _route_path(scope) not in _WITH_BODY:
+        if scope["method"] != "POST" or _route_path(scope) not in API_PATHS:
             return None
         length = headers.get(b"content-length", b"").lstrip(b"0")
         if length.isdigit() and int(length) > BODY_BYTES:
@@ -167,6 +170,8 @@ class LimitMiddleware:
             left -= len(message.get("body", b""))
             if left < 0:
                 raise HTTPException(413, _TOO_LARGE)
+            if message["type"] == "http.disconnect" and end:
+                raise HTTPException(499, "The client has disconnected.")
             if not message.get("more_body"):
                 end = None  # what follows is the disconnect of the client
             return message

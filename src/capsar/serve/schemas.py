@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 MAX_ERRORS = 5
 """Maximum errors in a message."""
+_MAX_FIELDS = 20
 _OPTIONAL = ("model", "themes")
 _NAME, _OFFSETS = "<name>", "<offsets>"
 """Tags of the two forms of an aspect; pydantic adds them to the path of an error."""
@@ -37,6 +38,8 @@ WORK = (
 _TEXT = "Great food, terrible service, and the soup was cold."
 _ConfigText = Annotated[str, BeforeValidator(str)]
 _Text = Annotated[str, Field(max_length=TEXT_CHARS)]
+_LIST = Field(min_length=1, fail_fast=True)
+"""Only the first error in the list is looked for: all of them could take seconds."""
 
 
 def _examples(*bodies: dict[str, Any]) -> ConfigDict:
@@ -45,6 +48,14 @@ def _examples(*bodies: dict[str, Any]) -> ConfigDict:
 
 class _Request(BaseModel, extra="forbid", strict=True, use_attribute_docstrings=True):
     """A part of a request: exactly the documented fields and types."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_size(cls, content: object) -> object:
+        """Refuse many unknown fields at once: an error for each would take seconds."""
+        if isinstance(content, dict) and len(content) > _MAX_FIELDS:
+            raise ValueError(f"must have at most {_MAX_FIELDS} fields")
+        return content
 
 
 class _Response(BaseModel, use_attribute_docstrings=True):
@@ -119,7 +130,7 @@ class AnalyzeRequest(_Body):
     _forms = ("text", "texts")
     text: _Text | None = None
     texts: Annotated[list[_Text], Field(min_length=1, max_length=TEXTS)] | None = None
-    themes: Annotated[list[ThemeInput], Field(min_length=1, max_length=50)] | None = None
+    themes: Annotated[list[ThemeInput], _LIST, Field(max_length=50)] | None = None
     """Sort mentions into these themes, and find implicit mentions of them."""
     _themes: Themes | None = None
 
@@ -154,7 +165,7 @@ class ClassifyRequest(_Body):
     _forms = ("text and aspects", "requests")
     text: _Text | None = None
     aspects: _Aspects | None = None
-    requests: Annotated[list[ClassifyItem], Field(min_length=1, max_length=TEXTS)] | None = None
+    requests: Annotated[list[ClassifyItem], _LIST, Field(max_length=TEXTS)] | None = None
 
     def tasks(self, model: str) -> list[Task]:
         """Return the tasks of the request."""

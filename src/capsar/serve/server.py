@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger(__name__)
 _MAX_CONNECTIONS = 1000
-_ACCEPT_SECONDS = 0.2
+_ACCEPT_SECONDS = 0.5
 _LINGER_SECONDS = 1.0
 _CANCEL_SECONDS = 1.0
 _KEEP_ALIVE_SECONDS = 65
@@ -72,7 +72,7 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         raise ConfigError(
             f"Cannot listen on {host} port {port}: {error}. Choose another --host or --port."
         ) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from capsar.bundle import DEFAULT_MODEL, name_of
@@ -51,9 +52,9 @@ def read_api_keys(path: Path) -> dict[str, str]:
                 f"{str(path)!r}, line {number}: expected the SHA-256 of a key in 64 hexadecimal "
                 "digits, a space and a name"
             )
-    if not owners:
+    if not owners or sha256(b"").hexdigest() in owners:
         raise ConfigError(
-            f"{str(path)!r} contains no API key, so every request would be refused. Add one."
+            f"{str(path)!r} contains no API key or the hash of an empty one. Add a key to it."
         )
     return owners
 
@@ -80,7 +81,7 @@ class Settings:
     queue_chars: int = 65_536
     """Characters of work that may be queued or in progress; also the maximum of one request."""
     deadline: float = 30.0
-    """Seconds from the arrival of a request to its response."""
+    """Seconds from the end of a request's body to the response."""
     body_timeout: float = 20.0
     """Seconds from the headers of a request to the end of its body."""
     grace: float = 20.0
@@ -94,6 +95,8 @@ class Settings:
                 raise ConfigError(
                     f"--allow-origin takes an origin such as https://shop.example, got {origin!r}"
                 )
+        if self.root_path and not self.root_path.startswith("/"):
+            raise ConfigError(f"--root-path takes a path such as /absa, got {self.root_path!r}")
         if not self.models or len(self.sources) < len(self.models):
             raise ConfigError("--model needs one or several models with different names")
 
