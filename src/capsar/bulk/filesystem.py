@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import fnmatch
-import io
 import logging
 import os
 import posixpath
@@ -17,8 +16,10 @@ import uuid
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyarrow import fs, memory_map
 
@@ -35,10 +36,6 @@ _VERSION_FIELDS = (
 """What the file systems of fsspec call the time of the last change, and the ETag."""
 JOB_FOLDER = "_job"
 """The folder in the output of a job that holds what is not output."""
-_FIRST_DELAY_SECONDS = 0.5
-_MAX_DELAY_SECONDS = 15.0
-RETRY_SECONDS = 300.0
-"""How long to retry when remote storage is unavailable."""
 _SETTLE_SECONDS = 2.0
 """How long to wait for other processes that create the same file on remote storage."""
 
@@ -103,12 +100,8 @@ def retry(uri: str, call: Callable[[], T]) -> T:
 
 
 def retry_delays() -> Iterator[float]:
-    """Yield the delay before each retry, for about `RETRY_SECONDS` in total."""
-    delay, total = _FIRST_DELAY_SECONDS, 0.0
-    while total < RETRY_SECONDS:
-        yield delay
-        total += delay
-        delay = min(delay * 2, _MAX_DELAY_SECONDS)
+    """Return the seconds to wait before each retry, about 300 in total."""
+    return chain((0.5, 1.0, 2.0, 4.0, 8.0), repeat(15.0, 19))
 
 
 def open_input(uri: str) -> Any:  # noqa: ANN401  (Arrow has no types)
@@ -117,11 +110,10 @@ def open_input(uri: str) -> Any:  # noqa: ANN401  (Arrow has no types)
     return filesystem.open_input_file(path)
 
 
-def open_text(uri: str, compression: str | None) -> BinaryIO:
-    """Open a text file, decompressed, to read it from the start."""
+def open_stream(uri: str, compression: str | None) -> Any:  # noqa: ANN401
+    """Open a file, decompressed, to read it from the start."""
     filesystem, path = _locate(uri)
-    stream = filesystem.open_input_stream(path, compression=compression)
-    return cast("BinaryIO", io.BufferedReader(stream, 1 << 20))
+    return filesystem.open_input_stream(path, compression=compression)
 
 
 def list_inputs(uri: str) -> list[InputFile]:
@@ -133,15 +125,16 @@ def list_inputs(uri: str) -> list[InputFile]:
     Raises:
         DataError: If there are none.
     """
-    kind = _file_type(uri)
-    if any(sign in base_name(uri) for sign in "*?[") and not kind:
-        pattern, (path, mark, settings) = base_name(uri), _split(uri)
-        below = _list_below(path[: -len(pattern)] + mark + settings or "/", recursive=False)
-        found = [file for file in below if fnmatch.fnmatch(base_name(file.uri), pattern)]
+    filesystem, path = _locate(uri)
+    kind, pattern = retry(uri, lambda: filesystem.get_file_info(path)).type, base_name(uri)
+    if kind == fs.FileType.File:
+        found = [retry(uri, lambda: stat(uri))]
     elif kind == fs.FileType.Directory:
         found = _list_below(uri, recursive=True)
-    elif kind == fs.FileType.File:
-        found = [retry(uri, lambda: stat(uri))]
+    elif any(sign in pattern for sign in "*?["):
+        path, mark, settings = _split(uri)
+        below = _list_below(path[: -len(pattern)] + mark + settings or "/", recursive=False)
+        found = [file for file in below if fnmatch.fnmatch(base_name(file.uri), pattern)]
     else:
         raise DataError(f"There is no file or folder {uri!r}")
     if not found:
@@ -211,20 +204,22 @@ def create(uri: str, data: bytes) -> bytes:
     return read_bytes(uri) or data
 
 
+def _sync(path: Path) -> None:
+    """Wait until a file is on the disk."""
+    with path.open("rb") as stream:
+        os.fsync(stream.fileno())
+
+
 @contextmanager
 def _written_aside(uri: str, data: bytes) -> Iterator[Path]:
-    """Yield a file beside a local one that holds its content already."""
+    """Yield a file on the disk of a local one that holds its content already."""
     target = Path(normalize(uri))
     target.parent.mkdir(parents=True, exist_ok=True)
-    scratch = target.with_name(f".{target.name}-{uuid.uuid4().hex}")
-    try:
-        with scratch.open("wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
+    with TemporaryDirectory(dir=target.parent, prefix=".") as folder:
+        scratch = Path(folder, target.name)
+        scratch.write_bytes(data)
+        _sync(scratch)
         yield scratch
-    finally:
-        scratch.unlink(missing_ok=True)
 
 
 def publish(finished: Path, uri: str) -> None:
@@ -234,8 +229,7 @@ def publish(finished: Path, uri: str) -> None:
     step. On other file systems, the file is written under another name and then moved.
     """
     if is_local(uri):
-        with finished.open("rb") as stream:
-            os.fsync(stream.fileno())
+        _sync(finished)
         Path(normalize(uri)).parent.mkdir(parents=True, exist_ok=True)
         finished.replace(normalize(uri))
         return
@@ -271,13 +265,6 @@ def _upload(uri: str, data: Any) -> None:  # noqa: ANN401
         raise
 
 
-def _file_type(uri: str) -> Any:  # noqa: ANN401
-    """Return the type of the file at a URI, or `None` if it does not exist."""
-    filesystem, path = _locate(uri)
-    kind = retry(uri, lambda: filesystem.get_file_info(path)).type
-    return kind if kind != fs.FileType.NotFound else None
-
-
 def _list_below(folder: str, *, recursive: bool) -> list[InputFile]:
     folder = normalize(folder)
     filesystem, root = _locate(folder)
@@ -285,15 +272,13 @@ def _list_below(folder: str, *, recursive: bool) -> list[InputFile]:
     entries = retry(folder, lambda: filesystem.get_file_info(selector))
     inside_job = f"/{JOB_FOLDER}/"
     outputs = {entry.path.partition(inside_job)[0] for entry in entries if inside_job in entry.path}
+    outputs.discard(root)
     found = []
     for entry in entries:
         inside = posixpath.relpath(entry.path, root)
         is_hidden = any(part[0] in "._~" for part in inside.split("/"))
-        if (
-            entry.is_file
-            and not is_hidden
-            and posixpath.dirname(entry.path) not in outputs - {root}
-        ):
+        is_output = posixpath.dirname(entry.path) in outputs
+        if entry.is_file and not is_hidden and not is_output:
             found.append(_input_file(join(folder, inside), filesystem, entry))
     return found
 

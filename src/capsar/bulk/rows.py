@@ -11,21 +11,24 @@ import json
 import re
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from capsar.bulk import filesystem
 from capsar.data.records import describe_decode_error
-from capsar.data.tables import FieldsOrError, open_table, read_objects
+from capsar.data.tables import open_table, read_objects
 from capsar.errors import DataError, FormatError
 from capsar.schema import find_mentions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
+    from typing import BinaryIO
 
     from capsar.bulk.job import ScoreOptions
+    from capsar.data.tables import FieldsOrError
 
 _FORMATS = {
     ".parquet": "parquet",
@@ -42,12 +45,10 @@ _MAX_BATCH_ROWS = 4096
 _MAX_BATCH_BYTES = 1 << 24
 _HEAD_BYTES = 1 << 20
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_ERROR = "_capsar_error"
-_CONVERTED = pa.schema(
-    {"_capsar_text": pa.string(), "_capsar_aspects": pa.list_(pa.string()),
-     "_capsar_location": pa.string(), _ERROR: pa.string()}
-)  # fmt: skip
-"""Columns of a converted file besides the kept ones: the fields of `InputRow`."""
+_REPLACED = re.compile("\ufffd")
+_STRINGS = {name: pa.string() for name in ("text", "location", "error")}
+_ROW = pa.field("_capsar_row", pa.struct(_STRINGS | {"aspects": pa.list_(pa.string())}))
+"""Column of a converted file besides the kept ones: the fields of `InputRow`."""
 
 
 class InputRow(NamedTuple):
@@ -68,7 +69,7 @@ class RowBatch:
     """Consecutive rows, and their kept columns."""
 
     rows: list[InputRow]
-    kept: Any
+    kept: pa.Table
     """An Arrow table with one row per row."""
 
 
@@ -100,41 +101,47 @@ def check_file(uri: str, options: ScoreOptions) -> None:
     """
     kind, _ = file_format(uri)
     if kind == "parquet":
-        with filesystem.open_input(uri) as stream:
-            _check_columns(pq.read_schema(stream).names, options)
+        with filesystem.open_input(uri) as file:
+            _check_columns(pq.read_schema(file).names, options)
         return
     with _open(uri) as stream:
-        if kind == "xlsx":
-            _check_columns(open_table(stream, uri, kind=kind, encoding="")[0], options)
+        head = b"" if kind == "xlsx" else stream.peek()
+        head = head[: head.rfind(b"\n") + 1] or head  # the last line may be incomplete
+        _check_encoding(head, options.encoding)
+        if kind != "jsonl":
+            _open_records(stream, uri, options)
             return
-        head = stream.read(_HEAD_BYTES)
-    head = head[: head.rfind(b"\n") + 1] or head  # the last line may be incomplete
-    _check_encoding(head, options.encoding)
-    if kind == "csv":
-        header, _ = open_table(io.BytesIO(head), uri, kind=kind, encoding=options.encoding)
-        _check_columns(header, options)
-        return
     if re.match(rb"\s*\[\s*{", head):
         raise DataError(
             "The file is a JSON array. Write one object per line, for example with `jq -c '.[]'`."
         )
-    fields: dict[str, None] = {}
-    for _, record in read_objects(io.BytesIO(head), uri, encoding=options.encoding):
-        fields |= {} if isinstance(record, FormatError) else dict.fromkeys(record)
-    if fields:
-        _check_columns([*fields], options, "field")
+    records = read_objects(io.BytesIO(head), uri, encoding=options.encoding)
+    found = [name for _, record in records if isinstance(record, dict) for name in record]
+    if found:
+        _check_columns([*dict.fromkeys(found)], options, "field")
 
 
-def _open(uri: str) -> BinaryIO:
+def _open(uri: str) -> io.BufferedReader:
     kind, compression = file_format(uri)
     if kind == "xlsx":
-        return io.BufferedReader(filesystem.open_input(uri), _HEAD_BYTES)  # a zip archive: seeks
-    return filesystem.open_text(uri, compression)
+        stream = filesystem.open_input(uri)  # a zip archive, which is not read from the start
+    else:
+        stream = filesystem.open_stream(uri, compression)
+    return io.BufferedReader(stream, _HEAD_BYTES)
 
 
-def _check_columns(columns: Sequence[str], options: ScoreOptions, kind: str = "column") -> None:
+def _open_records(stream: BinaryIO, uri: str, options: ScoreOptions) -> Iterator[FieldsOrError]:
+    """Return the records of a CSV, Excel or JSON Lines file; check the columns if it has any."""
+    kind, _ = file_format(uri)
+    if kind == "jsonl":
+        return read_objects(stream, uri, encoding=options.encoding)
+    header, records = open_table(stream, uri, kind=kind, encoding=options.encoding)
+    _check_columns(header, options)
+    return records
+
+
+def _check_columns(columns: list[str], options: ScoreOptions, kind: str = "column") -> None:
     """Raise a DataError that names the columns found and the option to use."""
-    columns = [*columns]
     choices = {options.text_column: "--text-column", options.aspect_column: "--aspect-column"}
     for name in options.columns:
         if name not in columns:
@@ -152,60 +159,55 @@ def _check_encoding(head: bytes, encoding: str) -> None:
     A file with both valid and invalid sequences, or with a single invalid byte, is UTF-8 with
     damaged rows, which are reported one by one.
     """
-    if encoding != "utf-8" or head.isascii():
+    if encoding != "utf-8":
         return
-    characters = [c for c in head.decode(encoding, "surrogateescape") if not c.isascii()]
-    if len(characters) > 1 and all(_SURROGATE.match(character) for character in characters):
-        try:
-            head.decode(encoding)
-        except UnicodeDecodeError as error:
+    try:
+        head.decode(encoding)
+    except UnicodeDecodeError as error:
+        valid = head.decode(encoding, "ignore")
+        if valid.isascii() and len(head) - len(valid) > 1:
             raise DataError(f"The file is not UTF-8: {describe_decode_error(error)}") from error
 
 
-def read_text(uri: str, options: ScoreOptions, schema: Any) -> Iterator[RowBatch]:  # noqa: ANN401
+def read_text(uri: str, options: ScoreOptions, schema: pa.Schema | None) -> Iterator[RowBatch]:
     """Yield the rows of a CSV, Excel or JSON Lines file in at least one batch, which may be empty.
 
     Raises:
         DataError: If a column is missing.
         OSError: If the file cannot be read.
     """
-    kind, _ = file_format(uri)
     csv.field_size_limit(max(csv.field_size_limit(), options.max_chars))
+    strings = pa.schema([(name, pa.string()) for name in options.keep])
+    rows: list[InputRow] = []
+    kept: list[dict[str, str | None]] = []
+    size = 0
     with _open(uri) as stream:
-        records: Iterable[FieldsOrError]
-        if kind in ("csv", "xlsx"):
-            header, records = open_table(stream, uri, kind=kind, encoding=options.encoding)
-            _check_columns(header, options)
-        else:
-            records = read_objects(stream, uri, encoding=options.encoding)
-        rows: list[InputRow] = []
-        kept: list[dict[str, str | None]] = []
-        size = 0
-        for location, fields in records:
+        for location, fields in _open_records(stream, uri, options):
             row, values = _text_row(location, fields, options)
             rows.append(row)
             kept.append(values)
             size += sum(len(value or "") for value in (*values.values(), row.text))
             if len(rows) == _MAX_BATCH_ROWS or size > _MAX_BATCH_BYTES:
-                yield RowBatch(rows, _kept_table(kept, options, schema))
+                yield RowBatch(rows, _cast(pa.Table.from_pylist(kept, strings), schema))
                 rows, kept, size = [], [], 0
-        yield RowBatch(rows, _kept_table(kept, options, schema))
+    yield RowBatch(rows, _cast(pa.Table.from_pylist(kept, strings), schema))
 
 
 def _text_row(
     location: str, fields: dict[str, Any] | FormatError, options: ScoreOptions
 ) -> tuple[InputRow, dict[str, str | None]]:
+    """Return the row of a record, and its kept values. A value that is not UTF-8 is null."""
+    error, damaged = "", _SURROGATE
     if isinstance(fields, FormatError):
-        known = {name: fields.fields.get(name, "\ufffd") for name in options.keep}
-        kept = {name: None if "\ufffd" in value else value for name, value in known.items()}
-        return InputRow("", None, location, _row_error(fields, options)), kept
+        error, damaged, fields = _row_error(fields, options), _REPLACED, fields.fields
     kept = {name: _as_string(fields.get(name)) for name in options.keep}
     for name, value in kept.items():
-        if value and not value.isascii() and _SURROGATE.search(value):
-            error = f"not UTF-8: in {name!r}, unpaired surrogate"
-            return InputRow("", None, location, error), kept | {name: None}
-    if options.text_column not in fields:
+        if value and not value.isascii() and damaged.search(value):
+            kept[name] = None
+            error = error or f"not UTF-8: in {name!r}, unpaired surrogate"
+    if not error and options.text_column not in fields:
         error = f"no text: there is no field {options.text_column!r}"
+    if error:
         return InputRow("", None, location, error), kept
     aspects = fields.get(options.aspect_column) if options.aspect_column else None
     return check_row(fields[options.text_column], aspects, location, options), kept
@@ -227,69 +229,54 @@ def _as_string(value: object) -> str | None:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _kept_table(kept: list[dict[str, str | None]], options: ScoreOptions, schema: Any) -> Any:  # noqa: ANN401
-    columns = {
-        name: pa.array([row.get(name) for row in kept], pa.string()) for name in options.keep
-    }
-    return _cast(pa.table(columns), schema)
-
-
-def _cast(table: Any, schema: Any) -> Any:  # noqa: ANN401
+def _cast(table: pa.Table, schema: pa.Schema | None) -> pa.Table:
     """Return kept columns with the types of the output."""
+
+    def convert(field: pa.Field) -> Any:  # noqa: ANN401  (Arrow has no types)
+        column = table.column(field.name)
+        if pa.types.is_nested(column.type) and field.type == pa.string():
+            return pa.array(map(_as_string, column.to_pylist()), field.type)
+        return column.cast(field.type)
+
     if schema is None or table.schema == schema:
         return table
-    columns = [
-        pa.array(map(_as_string, table.column(field.name).to_pylist()), field.type)
-        if pa.types.is_nested(table.schema.field(field.name).type) and field.type == pa.string()
-        else table.column(field.name)
-        for field in schema
-    ]
     try:
-        return pa.table(columns, names=schema.names).cast(schema)
+        return pa.table([convert(field) for field in schema], schema=schema)
     except pa.ArrowException as error:
         types = ", ".join(f"{field.name} {field.type}" for field in schema)
         raise DataError(f"The kept columns cannot be converted to {types}: {error}") from error
 
 
 def write_converted(
-    batches: Iterable[RowBatch],
-    path: str,
-    shard_bytes: int,
-    schema: Any,  # noqa: ANN401
+    batches: Iterable[RowBatch], path: str, shard_bytes: int, schema: pa.Schema
 ) -> list[int]:
     """Write the rows of a text file as Parquet, and return the number of rows in each row group.
 
     Each row group becomes a shard, so its size is that of a shard.
     """
-    types = pa.schema([*_CONVERTED, *schema])
-    groups: list[int] = []
-    table = types.empty_table()
-    with pq.ParquetWriter(path, types, compression="zstd") as writer:
-
-        def write(rows: int) -> None:
-            writer.write_table(table.slice(0, rows), row_group_size=rows)
-            groups.append(rows)
-
+    table = pa.schema([_ROW, *schema]).empty_table()
+    with pq.ParquetWriter(path, table.schema, compression="zstd") as writer:
         for batch in batches:
-            columns = zip(*batch.rows, strict=True) if batch.rows else [()] * len(_CONVERTED)
-            arrays = [pa.array(c, field.type) for c, field in zip(columns, _CONVERTED, strict=True)]
-            added = pa.table([*arrays, *batch.kept.columns], schema=types)
+            rows = pa.array([row._asdict() for row in batch.rows], _ROW.type)
+            added = pa.table([rows, *batch.kept.columns], schema=table.schema)
             table = pa.concat_tables([table, added])
-            rows_per_group = max(1, shard_bytes * len(table) // max(1, table.nbytes))
-            while len(table) > rows_per_group:
-                write(rows_per_group)
-                table = table.slice(rows_per_group)
+            group_rows = max(1, shard_bytes * len(table) // max(1, table.nbytes))
+            whole = len(table) - len(table) % group_rows
+            if whole:
+                writer.write_table(table.slice(0, whole), group_rows)
+                table = table.slice(whole)
         if len(table):
-            write(len(table))
-    return groups
+            writer.write_table(table)
+    return group_sizes(pq.read_metadata(path))
+
+
+def group_sizes(metadata: pq.FileMetaData) -> list[int]:
+    """Return the number of rows in each row group."""
+    return [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
 
 
 def read_parquet(
-    uri: str,
-    start: int,
-    end: int,
-    options: ScoreOptions,
-    schema: Any,  # noqa: ANN401
+    uri: str, start: int, end: int, options: ScoreOptions, schema: pa.Schema | None
 ) -> Iterator[RowBatch]:
     """Yield the rows of a range of a Parquet file, which may be a converted text file.
 
@@ -299,41 +286,32 @@ def read_parquet(
     """
     with filesystem.open_input(uri) as stream:
         file = pq.ParquetFile(stream, buffer_size=1 << 20, pre_buffer=False)
-        is_converted = _ERROR in file.schema_arrow.names
-        columns = [*_CONVERTED.names, *options.keep] if is_converted else options.columns
+        is_converted = _ROW.name in file.schema_arrow.names
+        columns = [_ROW.name, *options.keep] if is_converted else options.columns
         if not is_converted:
             _check_columns(file.schema_arrow.names, options)
-        position = 0
-        for index in range(file.metadata.num_row_groups):
-            rows = file.metadata.row_group(index).num_rows
+        ranges = list(pairwise(accumulate(group_sizes(file.metadata), initial=0)))
+        groups = [i for i, (first, last) in enumerate(ranges) if first < end and last > start]
+        position = ranges[groups[0]][0] if groups else 0
+        for batch in file.iter_batches(_MAX_BATCH_ROWS, groups, columns, use_threads=False):
+            first, last = max(start - position, 0), min(end - position, len(batch))
+            if first < last:
+                table = pa.Table.from_batches([batch.slice(first, last - first)])
+                found = table_batch(table, options, position + first)
+                yield RowBatch(found.rows, _cast(found.kept, schema))
+            position += len(batch)
             if position >= end:
                 return
-            if position + rows <= start:
-                position += rows
-                continue
-            batches = file.iter_batches(
-                _MAX_BATCH_ROWS, row_groups=[index], columns=columns, use_threads=False
-            )
-            for batch in batches:
-                first, last = max(start, position), min(end, position + len(batch))
-                if first < last:
-                    table = pa.Table.from_batches([batch.slice(first - position, last - first)])
-                    found = table_batch(table, options, first)
-                    yield RowBatch(found.rows, _cast(found.kept, schema))
-                position += len(batch)
-                if position >= end:
-                    return
 
 
-def table_batch(table: Any, options: ScoreOptions, first_row: int = 0) -> RowBatch:  # noqa: ANN401
+def table_batch(table: pa.Table, options: ScoreOptions, first_row: int = 0) -> RowBatch:
     """Return the rows of an Arrow table.
 
     Raises:
         DataError: If a column is missing, or the text column does not hold text.
     """
-    if _ERROR in table.column_names:
-        columns = [table.column(name).to_pylist() for name in _CONVERTED.names]
-        rows = list(map(InputRow._make, zip(*columns, strict=True)))
+    if _ROW.name in table.column_names:
+        rows = [InputRow(**row) for row in table.column(_ROW.name).to_pylist()]
     else:
         _check_columns(table.column_names, options)
         texts = _text_values(table.column(options.text_column), options.text_column)
@@ -350,19 +328,16 @@ def table_batch(table: Any, options: ScoreOptions, first_row: int = 0) -> RowBat
             kept.column(name).validate(full=True)
         except pa.ArrowInvalid:
             values = _text_values(kept.column(name), name)
-            errors = [_find_error(value or "", sys.maxsize) for value in values]
-            rows = [
-                InputRow("", None, row.location, row.error or f"{error} of {name!r}")
-                if error
-                else row
-                for row, error in zip(rows, errors, strict=True)
-            ]
-            values = [None if error else value for value, error in zip(values, errors, strict=True)]
+            for number, (row, value) in enumerate(zip(rows, values, strict=True)):
+                if error := _find_error(value or "", sys.maxsize):
+                    error = row.error or f"{error} of {name!r}"
+                    rows[number] = InputRow("", None, row.location, error)
+                    values[number] = None
             kept = kept.set_column(index, name, pa.array(values, kept.schema.field(name).type))
     return RowBatch(rows, kept)
 
 
-def _text_values(column: Any, name: str) -> list[str | None]:  # noqa: ANN401
+def _text_values(column: pa.ChunkedArray, name: str) -> list[str | None]:
     """Return strings. Bytes that are not UTF-8, which Arrow does not check, become surrogates."""
     try:
         values = column.cast(pa.large_binary()).to_pylist()

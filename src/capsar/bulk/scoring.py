@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -16,41 +17,37 @@ from capsar.inference.analyzer import load
 from capsar.schema import CLASSES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     from capsar.inference.analyzer import Analyzer
     from capsar.schema import AspectSentiment
 
 _SPAN = [("text", pa.string()), ("start", pa.int32()), ("end", pa.int32())]
 _OPINIONS = pa.list_(pa.struct([*_SPAN, ("confidence", pa.float32())]))
-ASPECTS = pa.list_(
-    pa.struct(
-        [
-            *_SPAN,
-            ("polarity", pa.string()),
-            ("scores", pa.struct([(str(polarity), pa.float32()) for polarity in CLASSES])),
-            ("confidence", pa.float32()),
-            ("aspect_confidence", pa.float32()),
-            ("opinions", _OPINIONS),
-            ("theme", pa.string()),
-            ("theme_confidence", pa.float32()),
-            ("implicit", pa.bool_()),
-        ]
-    )
-)
+_ASPECT = [
+    *_SPAN,
+    ("polarity", pa.string()),
+    ("scores", pa.struct([(str(polarity), pa.float32()) for polarity in CLASSES])),
+    ("confidence", pa.float32()),
+    ("aspect_confidence", pa.float32()),
+    ("opinions", _OPINIONS),
+    ("theme", pa.string()),
+    ("theme_confidence", pa.float32()),
+    ("implicit", pa.bool_()),
+]
+ASPECTS = pa.list_(pa.struct(_ASPECT))
 """Arrow type of the column `aspects`. Offsets count characters (code points) of the text. Opinions
 are null if the model has no opinion head, themes if none were given. The text of an implicit
 mention is its sentence."""
 RowResult = tuple[list[dict[str, Any]] | None, str | None]
 """The aspects of a row, or its error. The part of an error before the first colon is its kind."""
+ScoreFunction = Callable[[Sequence["InputRow"]], Iterator[RowResult]]
+"""Yields the results of valid rows until one of them fails."""
 _SUBPROCESS_ROWS = 256
 _REPORT_SECONDS = 2.0
 
 
 def score_batch(
-    table: Any,  # noqa: ANN401  (Arrow has no types)
-    options: ScoreOptions | None = None,
-) -> Any:  # noqa: ANN401
+    table: pa.Table | pa.RecordBatch, options: ScoreOptions | None = None
+) -> pa.Table | pa.RecordBatch:
     """Return the kept columns of an Arrow table or record batch, with `aspects` and `error`.
 
     Any distributed engine can call this function: it depends only on its arguments, and loads the
@@ -65,19 +62,15 @@ def score_batch(
         DataError: If a column is missing, or the text column does not hold text.
     """
     options = options or ScoreOptions()
-    is_batch = isinstance(table, pa.RecordBatch)
-    if is_batch:
-        table = pa.Table.from_batches([table])
+    if isinstance(table, pa.RecordBatch):
+        scored = score_batch(pa.Table.from_batches([table]), options)
+        columns = [column.combine_chunks() for column in scored.columns]
+        return pa.RecordBatch.from_arrays(columns, schema=scored.schema)
     batch = table_batch(table, options)
-    scored = append_results(batch.kept, _cached_scorer(options).score(batch.rows))
-    if not is_batch:
-        return scored
-    return pa.RecordBatch.from_arrays(
-        [column.combine_chunks() for column in scored.columns], schema=scored.schema
-    )
+    return append_results(batch.kept, _cached_scorer(options).score(batch.rows))
 
 
-def append_results(kept: Any, results: list[RowResult]) -> Any:  # noqa: ANN401
+def append_results(kept: pa.Table, results: list[RowResult]) -> pa.Table:
     """Return the kept columns followed by `aspects` and `error`."""
     aspects = pa.array([found for found, _ in results], ASPECTS)
     errors = pa.array([error for _, error in results], pa.string())
@@ -91,8 +84,45 @@ def _cached_scorer(options: ScoreOptions) -> Scorer:
     return Scorer(options)
 
 
+class _FailedError(Exception):
+    """Rows that could not be scored, because of at least one of them."""
+
+
+def _score_rows(
+    rows: Sequence[InputRow], score: ScoreFunction, report: Callable[[int], None]
+) -> list[RowResult]:
+    """Call `score` with the valid rows, and return the results of all rows in order."""
+    scored = _bisect([row for row in rows if not row.error], score)
+    results: list[RowResult] = []
+    reported, last = 0, time.monotonic()
+    for row in rows:
+        results.append((None, row.error) if row.error else next(scored))
+        if time.monotonic() - last > _REPORT_SECONDS:
+            report(len(results) - reported)
+            reported, last = len(results), time.monotonic()
+    report(len(results) - reported)
+    return results
+
+
+def _bisect(rows: Sequence[InputRow], score: ScoreFunction) -> Iterator[RowResult]:
+    """Yield the results of valid rows. If `score` fails, bisect to the row that causes it."""
+    num_scored = 0
+    try:
+        for result in score(rows):
+            yield result
+            num_scored += 1
+    except _FailedError as error:
+        rest = rows[num_scored:]
+        half = len(rest) // 2
+        if half:
+            yield from _bisect(rest[:half], score)
+            yield from _bisect(rest[half:], score)
+        else:
+            yield None, str(error)
+
+
 class Scorer:
-    """Scores rows with a model in this process."""
+    """Scores rows with a model in this process. An exception costs only the row that raises it."""
 
     def __init__(
         self,
@@ -114,40 +144,20 @@ class Scorer:
 
     def score(self, rows: Sequence[InputRow]) -> list[RowResult]:
         """Return the result of every row, in order."""
-        return _score_valid(rows, self.score_valid)
+        return _score_rows(rows, self._score_valid, self._report)
 
-    def score_valid(self, rows: Sequence[InputRow]) -> list[RowResult]:
-        """Score valid rows. If the model fails, bisect to the row that causes it."""
-        results: list[RowResult] = []
-        reported, last = 0, time.monotonic()
+    def _score_valid(self, rows: Sequence[InputRow]) -> Iterator[RowResult]:
         try:
             for _, aspects in zip(rows, self._predict(rows), strict=True):
-                results.append(([aspect.as_dict() for aspect in aspects], None))
-                if time.monotonic() - last > _REPORT_SECONDS:
-                    self._report(len(results) - reported)
-                    reported, last = len(results), time.monotonic()
-        except Exception as error:  # noqa: BLE001  (any exception becomes the error of its row)
-            rest = rows[len(results) :]
-            if len(rest) == 1:
-                return [*results, (None, f"the model failed: {type(error).__name__}: {error}")]
-            half = len(rest) // 2
-            return [*results, *self.score_valid(rest[:half]), *self.score_valid(rest[half:])]
-        self._report(len(results) - reported)
-        return results
+                yield [aspect.as_dict() for aspect in aspects], None
+        except Exception as error:  # any exception becomes the error of its row
+            raise _FailedError(f"the model failed: {type(error).__name__}: {error}") from error
 
-    def _predict(self, rows: Iterable[InputRow]) -> Iterator[list[AspectSentiment]]:
+    def _predict(self, rows: Sequence[InputRow]) -> Iterator[list[AspectSentiment]]:
         if self._options.aspect_column is None:
             texts = (row.text for row in rows)
             return self._analyzer.analyze_stream(texts, themes=self._options.themes)
         return self._analyzer.classify_stream((row.text, row.aspects or ()) for row in rows)
-
-
-def _score_valid(
-    rows: Sequence[InputRow], score: Callable[[list[InputRow]], list[RowResult]]
-) -> list[RowResult]:
-    """Call `score` with the valid rows, and return the results of all rows in order."""
-    results = iter(score([row for row in rows if not row.error]))
-    return [(None, row.error) if row.error else next(results) for row in rows]
 
 
 class SubprocessScorer:
@@ -173,45 +183,34 @@ class SubprocessScorer:
         self._seconds = seconds
         self._process = self._start()
 
-    def __enter__(self) -> SubprocessScorer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """End the process."""
         self._process.close()
 
     def score(self, rows: Sequence[InputRow]) -> list[RowResult]:
         """Return the result of every row, in order."""
-        parts = (rows[i : i + _SUBPROCESS_ROWS] for i in range(0, len(rows), _SUBPROCESS_ROWS))
-        return [result for part in parts for result in _score_valid(part, self._score_part)]
+        results: list[RowResult] = []
+        for start in range(0, len(rows), _SUBPROCESS_ROWS):
+            part = rows[start : start + _SUBPROCESS_ROWS]
+            results += _score_rows(part, self._score_valid, self._report)
+        return results
 
-    def _score_part(self, rows: Sequence[InputRow]) -> list[RowResult]:
-        if not rows:
-            return []
+    def _score_valid(self, rows: Sequence[InputRow]) -> Iterator[RowResult]:
         self._process.send(rows)
-        kind, content = self._receive()
-        if kind == DONE or len(rows) == 1:
-            self._report(len(rows))
-        if kind == DONE:
-            return list(content)
-        self._process = self._start()
-        if len(rows) == 1:
-            return [(None, f"the process crashed: {content}")]
-        half = len(rows) // 2
-        return [*self._score_part(rows[:half]), *self._score_part(rows[half:])]
-
-    def _receive(self) -> tuple[str, Any]:
-        """Return the last message of the process, or how it ended."""
+        reason = f"no response in {self._seconds:.0f} seconds"
         while self._process.connection.poll(self._seconds):
             kind, content = self._process.receive()
-            if kind == CRASHED:
-                return CRASHED, f"exit code {content}"
+            if kind == DONE:
+                return iter(content)
             if kind == FAILED:
                 raise ArtifactError(f"A worker cannot start: {content}")
-            if kind == DONE:
-                return DONE, content
+            if kind == CRASHED:
+                reason = f"exit code {content}"
+                break
             self._report(0)
         self._process.close()
-        return CRASHED, f"no response in {self._seconds:.0f} seconds"
+        self._process = self._start()
+        raise _FailedError(f"the process crashed: {reason}")
 
     def _start(self) -> WorkerProcess:
         return WorkerProcess("capsar.bulk.scoring", self._options)
@@ -219,4 +218,4 @@ class SubprocessScorer:
 
 def main() -> None:
     """Run the process of a `SubprocessScorer`: each request is a list of rows."""
-    serve_requests(lambda options, report: Scorer(options, report=report).score_valid)
+    serve_requests(lambda options, report: Scorer(options, report=report).score)

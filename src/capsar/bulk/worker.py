@@ -10,7 +10,7 @@ import tempfile
 import time
 import uuid
 from collections import Counter
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -147,7 +147,7 @@ class Worker:
         rows = [row for batch in batches for row in batch.rows]
         if isolate:
             seconds = self._setup.silent_seconds / 2
-            with SubprocessScorer(self._job.options, self._report, seconds) as scorer:
+            with closing(SubprocessScorer(self._job.options, self._report, seconds)) as scorer:
                 results = scorer.score(rows)
         else:
             results = self._scorer.score(rows)
