@@ -21,7 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyarrow import fs, memory_map
+from pyarrow import NativeFile, fs, memory_map
 
 from capsar.errors import DataError
 
@@ -104,16 +104,10 @@ def retry_delays() -> Iterator[float]:
     return chain((0.5, 1.0, 2.0, 4.0, 8.0), repeat(15.0, 19))
 
 
-def open_input(uri: str) -> Any:  # noqa: ANN401  (Arrow has no types)
+def open_input(uri: str) -> NativeFile:
     """Open a file for random access."""
     filesystem, path = _locate(uri)
     return filesystem.open_input_file(path)
-
-
-def open_stream(uri: str, compression: str | None) -> Any:  # noqa: ANN401
-    """Open a file, decompressed, to read it from the start."""
-    filesystem, path = _locate(uri)
-    return filesystem.open_input_stream(path, compression=compression)
 
 
 def list_inputs(uri: str) -> list[InputFile]:

@@ -10,14 +10,13 @@ import hashlib
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from capsar.bulk import filesystem
-from capsar.bulk.rows import check_file, file_format
+from capsar.bulk.rows import check_file, file_format, group_ranges, group_sizes
 from capsar.errors import DataError
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ class PlannedFile:
     file: InputFile
     groups: tuple[int, ...] | None = None
     """The number of rows in each row group, of the file or its converted copy."""
-    schema: Any = None
+    schema: pa.Schema | None = None
     """Arrow schema of a Parquet file."""
     error: str = ""
     """Why the file cannot be read."""
@@ -118,7 +117,7 @@ def check_first_file(files: Sequence[InputFile], options: ScoreOptions) -> None:
 def plan_files(job: Job, files: Iterable[InputFile]) -> list[PlannedFile]:
     """Read the metadata of Parquet files, and of text files that were converted before."""
     planned = {file.uri: PlannedFile(file) for file in files}
-    divisible = [p for p in planned.values() if not p.is_text or _is_large(p, job.options)]
+    divisible = [p for p in planned.values() if not p.is_text or needs_conversion(p, job.options)]
 
     def plan(file: PlannedFile) -> PlannedFile:
         source = converted_path(job, file.file) if file.is_text else file.file.uri
@@ -126,32 +125,30 @@ def plan_files(job: Job, files: Iterable[InputFile]) -> list[PlannedFile]:
             metadata = filesystem.retry(source, lambda: _read_metadata(source))
         except (pa.ArrowException, OSError) as error:
             return file if file.is_text else replace(file, error=f"{source}: {error}")
-        groups = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
-        return replace(file, groups=tuple(groups), schema=metadata.schema.to_arrow_schema())
+        schema = metadata.schema.to_arrow_schema()
+        return replace(file, groups=tuple(group_sizes(metadata)), schema=schema)
 
     with ThreadPoolExecutor(_NUM_THREADS) as pool:
         planned.update((file.file.uri, file) for file in pool.map(plan, divisible))
     return list(planned.values())
 
 
-def _read_metadata(uri: str) -> Any:  # noqa: ANN401
+def _read_metadata(uri: str) -> pq.FileMetaData:
     with filesystem.open_input(uri) as stream:
         return pq.read_metadata(stream)
 
 
-def kept_schema(planned: Iterable[PlannedFile], options: ScoreOptions) -> Any:  # noqa: ANN401
+def kept_schema(planned: Iterable[PlannedFile], options: ScoreOptions) -> pa.Schema:
     """Return the types of the kept columns: those of the files, or strings if these differ."""
-    types: dict[str, set[Any]] = {name: set() for name in options.keep}
-    for file in planned:
-        for name, found in types.items():
-            if file.is_text:
-                found.add(pa.string())
-            elif file.schema is not None and file.schema.get_field_index(name) >= 0:
-                found.add(file.schema.field(name).type)
-    return pa.schema(
-        [(name, next(iter(found)) if len(found) == 1 else pa.string())
-         for name, found in ((name, found - {pa.null()}) for name, found in types.items())]
-    )  # fmt: skip
+    strings = pa.schema([(name, pa.string()) for name in options.keep])
+    schemas = [strings if file.is_text else file.schema for file in planned]
+
+    def common_type(name: str) -> pa.DataType:
+        found = {s.field(name).type for s in schemas if s and s.get_field_index(name) >= 0}
+        found.discard(pa.null())
+        return found.pop() if len(found) == 1 else pa.string()
+
+    return pa.schema([(name, common_type(name)) for name in options.keep])
 
 
 def shard_bytes(file: InputFile, options: ScoreOptions) -> int:
@@ -161,27 +158,24 @@ def shard_bytes(file: InputFile, options: ScoreOptions) -> int:
 
 def needs_conversion(planned: PlannedFile, options: ScoreOptions) -> bool:
     """Return whether a text file has to be converted before it can be divided."""
-    return planned.is_text and planned.groups is None and _is_large(planned, options)
-
-
-def _is_large(planned: PlannedFile, options: ScoreOptions) -> bool:
-    size, (kind, compression) = planned.file.size, file_format(planned.file.uri)
-    is_compressed = compression is not None or kind == "xlsx"
-    return is_compressed or size > shard_bytes(planned.file, options)
+    if not planned.is_text or planned.groups is not None:
+        return False
+    kind, compression = file_format(planned.file.uri)
+    is_large = planned.file.size > shard_bytes(planned.file, options)
+    return is_large or compression is not None or kind == "xlsx"
 
 
 def make_shards(job: Job, planned: PlannedFile) -> list[Shard]:
     """Return the shards of a file. Equal files and options give equal shards."""
-    file, source = planned.file, planned.file.uri
-    rows = sum(planned.groups or ())
-    if planned.groups is None:
-        ranges = [(0, 0)]
-    elif planned.is_text:
-        source, ranges = converted_path(job, file), _cumulate(planned.groups)
+    file, source, groups = planned.file, planned.file.uri, planned.groups or ()
+    rows = sum(groups)
+    if planned.is_text:
+        ranges = group_ranges(groups)
+        source = source if planned.groups is None else converted_path(job, file)
     else:
         by_bytes = rows * shard_bytes(file, job.options) // max(1, file.size)
         by_rows = max(_MIN_SHARD_ROWS, rows // _SHARDS_PER_FILE)
-        ranges = _row_ranges(planned.groups, max(1, min(by_bytes, by_rows)))
+        ranges = _row_ranges(groups, max(1, min(by_bytes, by_rows)))
     ranges = ranges or [(0, 0)]
     sizes = [file.size * (end - start) // rows if rows else file.size for start, end in ranges]
     return [
@@ -202,11 +196,7 @@ def _row_ranges(groups: Sequence[int], rows_per_shard: int) -> list[tuple[int, i
             merged[-1] += rows
         else:
             merged.append(rows)
-    return _cumulate(merged)
-
-
-def _cumulate(sizes: Sequence[int]) -> list[tuple[int, int]]:
-    return list(pairwise(accumulate(sizes, initial=0)))
+    return group_ranges(merged)
 
 
 def file_digest(job: Job, file: InputFile) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import posixpath
 import re
 import sys
 from dataclasses import dataclass
@@ -31,14 +32,10 @@ if TYPE_CHECKING:
     from capsar.data.tables import FieldsOrError
 
 _FORMATS = {
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".xlsx": "xlsx",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
+    "parquet": (".parquet", ".pq"),
+    "csv": (".csv", ".tsv"),
+    "xlsx": (".xlsx",),
+    "jsonl": (".jsonl", ".ndjson", ".json"),
 }
 _COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 _MAX_BATCH_ROWS = 4096
@@ -79,15 +76,16 @@ def file_format(uri: str) -> tuple[str, str | None]:
     Raises:
         DataError: If the extension is not supported.
     """
-    name = filesystem.base_name(uri).lower()
-    compression = next((c for ending, c in _COMPRESSIONS.items() if name.endswith(ending)), None)
+    name, ending = posixpath.splitext(filesystem.base_name(uri).lower())
+    compression = _COMPRESSIONS.get(ending)
     if compression:
-        name = name.rpartition(".")[0]
-    for ending, kind in _FORMATS.items():
-        if name.endswith(ending) and not (compression and kind in ("parquet", "xlsx")):
+        ending = posixpath.splitext(name)[1]
+    for kind, endings in _FORMATS.items():
+        if ending in endings and not (compression and kind in ("parquet", "xlsx")):
             return kind, compression
+    supported = ", ".join(ending for endings in _FORMATS.values() for ending in endings)
     raise DataError(
-        f"Unknown format of {uri!r}. Supported extensions are {', '.join(_FORMATS)}; those of CSV "
+        f"Unknown format of {uri!r}. Supported extensions are {supported}; those of CSV "
         f"and JSON Lines can be followed by {', '.join(_COMPRESSIONS)}. Save .xls files as .xlsx."
     )
 
@@ -122,11 +120,9 @@ def check_file(uri: str, options: ScoreOptions) -> None:
 
 
 def _open(uri: str) -> io.BufferedReader:
-    kind, compression = file_format(uri)
-    if kind == "xlsx":
-        stream = filesystem.open_input(uri)  # a zip archive, which is not read from the start
-    else:
-        stream = filesystem.open_stream(uri, compression)
+    stream, (_, compression) = filesystem.open_input(uri), file_format(uri)
+    if compression:
+        stream = pa.CompressedInputStream(stream, compression)
     return io.BufferedReader(stream, _HEAD_BYTES)
 
 
@@ -275,6 +271,11 @@ def group_sizes(metadata: pq.FileMetaData) -> list[int]:
     return [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
 
 
+def group_ranges(sizes: Iterable[int]) -> list[tuple[int, int]]:
+    """Return the index of the first row of each row group, and after its last row."""
+    return list(pairwise(accumulate(sizes, initial=0)))
+
+
 def read_parquet(
     uri: str, start: int, end: int, options: ScoreOptions, schema: pa.Schema | None
 ) -> Iterator[RowBatch]:
@@ -290,7 +291,7 @@ def read_parquet(
         columns = [_ROW.name, *options.keep] if is_converted else options.columns
         if not is_converted:
             _check_columns(file.schema_arrow.names, options)
-        ranges = list(pairwise(accumulate(group_sizes(file.metadata), initial=0)))
+        ranges = group_ranges(group_sizes(file.metadata))
         groups = [i for i, (first, last) in enumerate(ranges) if first < end and last > start]
         position = ranges[groups[0]][0] if groups else 0
         for batch in file.iter_batches(_MAX_BATCH_ROWS, groups, columns, use_threads=False):
@@ -318,10 +319,8 @@ def table_batch(table: pa.Table, options: ScoreOptions, first_row: int = 0) -> R
         aspects: list[object] = [None] * len(texts)
         if options.aspect_column is not None:
             aspects = table.column(options.aspect_column).to_pylist()
-        rows = [
-            check_row(text, row_aspects, f"row {index}", options)
-            for index, (text, row_aspects) in enumerate(zip(texts, aspects, strict=True), first_row)
-        ]
+        pairs = enumerate(zip(texts, aspects, strict=True), first_row)
+        rows = [check_row(*pair, f"row {number}", options) for number, pair in pairs]
     kept = table.select(list(options.keep))
     for index, name in enumerate(options.keep):
         try:

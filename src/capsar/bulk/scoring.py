@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -160,6 +161,7 @@ class Scorer:
         return self._analyzer.classify_stream((row.text, row.aspects or ()) for row in rows)
 
 
+@dataclass(slots=True)
 class SubprocessScorer:
     """Scores rows in a subprocess, so that a crash costs only the row that causes it.
 
@@ -168,38 +170,31 @@ class SubprocessScorer:
     is used only for shards that have crashed a worker.
     """
 
-    def __init__(
-        self, options: ScoreOptions, report: Callable[[int], None], seconds: float
-    ) -> None:
-        """Start the process.
-
-        Args:
-            options: The options of the job.
-            report: Called with the number of rows that were scored.
-            seconds: How long the process may be silent before it is replaced.
-        """
-        self._options = options
-        self._report = report
-        self._seconds = seconds
-        self._process = self._start()
-
-    def close(self) -> None:
-        """End the process."""
-        self._process.close()
+    options: ScoreOptions
+    report: Callable[[int], None]
+    """Called with the number of rows that were scored."""
+    silent_seconds: float
+    """How long the process may be silent before it is replaced."""
+    _process: WorkerProcess | None = None
 
     def score(self, rows: Sequence[InputRow]) -> list[RowResult]:
         """Return the result of every row, in order."""
         results: list[RowResult] = []
-        for start in range(0, len(rows), _SUBPROCESS_ROWS):
-            part = rows[start : start + _SUBPROCESS_ROWS]
-            results += _score_rows(part, self._score_valid, self._report)
+        try:
+            for start in range(0, len(rows), _SUBPROCESS_ROWS):
+                part = rows[start : start + _SUBPROCESS_ROWS]
+                results += _score_rows(part, self._score_valid, self.report)
+        finally:
+            self._close()
         return results
 
     def _score_valid(self, rows: Sequence[InputRow]) -> Iterator[RowResult]:
-        self._process.send(rows)
-        reason = f"no response in {self._seconds:.0f} seconds"
-        while self._process.connection.poll(self._seconds):
-            kind, content = self._process.receive()
+        process = self._process or WorkerProcess("capsar.bulk.scoring", self.options)
+        self._process = process
+        process.send(rows)
+        reason = f"no response in {self.silent_seconds:.0f} seconds"
+        while process.connection.poll(self.silent_seconds):
+            kind, content = process.receive()
             if kind == DONE:
                 return iter(content)
             if kind == FAILED:
@@ -207,13 +202,14 @@ class SubprocessScorer:
             if kind == CRASHED:
                 reason = f"exit code {content}"
                 break
-            self._report(0)
-        self._process.close()
-        self._process = self._start()
+            self.report(0)
+        self._close()
         raise _FailedError(f"the process crashed: {reason}")
 
-    def _start(self) -> WorkerProcess:
-        return WorkerProcess("capsar.bulk.scoring", self._options)
+    def _close(self) -> None:
+        if self._process is not None:
+            self._process.close()
+        self._process = None
 
 
 def main() -> None:

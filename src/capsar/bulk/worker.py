@@ -10,7 +10,7 @@ import tempfile
 import time
 import uuid
 from collections import Counter
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -109,7 +109,7 @@ class Worker:
         delays, num_reads = filesystem.retry_delays(), 0
         while True:
             try:
-                return self._run_once(task)
+                return self._score(task, task.shard) if task.shard else self._convert(task.file)
             except _UnreadableError as error:
                 # Remote storage that is unavailable looks like a damaged file at first.
                 num_reads += _count_read(task.shard.source if task.shard else task.file.uri)
@@ -125,46 +125,35 @@ class Worker:
             self._report(0)
             time.sleep(delay)
 
-    def _run_once(self, task: Task) -> TaskResult:
-        if task.shard is None:
-            return self._convert(task.file)
-        return self._score(task.shard, isolate=task.isolate)
-
     def _convert(self, file: InputFile) -> TaskResult:
-        target, job = converted_path(self._job, file), self._job
-        with self._scratch() as path:
-            batches = self._verified(file, read_text(file.uri, job.options, job.schema))
-            size = shard_bytes(file, job.options)
-            groups = write_converted(batches, str(path), size, job.schema)
-            filesystem.publish(path, target)
+        options, schema = self._job.options, self._job.schema
+        batches = self._verified(file, read_text(file.uri, options, schema))
+        with self._published(converted_path(self._job, file)) as path:
+            groups = write_converted(batches, str(path), shard_bytes(file, options), schema)
         return TaskResult(groups=tuple(groups))
 
-    def _score(self, shard: Shard, *, isolate: bool) -> TaskResult:
+    def _score(self, task: Task, shard: Shard) -> TaskResult:
         target = filesystem.join(self._job.output, shard.name)
         with suppress(FileNotFoundError, pa.ArrowException, KeyError, TypeError, ValueError):
             return TaskResult(shard=read_result(target))  # an equal job has finished it
         batches = list(self._verified(shard.file, self._read(shard)))
         rows = [row for batch in batches for row in batch.rows]
-        if isolate:
+        scorer: Scorer | SubprocessScorer = self._scorer
+        if task.isolate:
             seconds = self._setup.silent_seconds / 2
-            with closing(SubprocessScorer(self._job.options, self._report, seconds)) as scorer:
-                results = scorer.score(rows)
-        else:
-            results = self._scorer.score(rows)
+            scorer = SubprocessScorer(self._job.options, self._report, seconds)
+        results = scorer.score(rows)
+        errors = [
+            [row.location, error[:_MAX_ERROR_CHARS]]
+            for row, (_, error) in zip(rows, results, strict=True)
+            if error
+        ]
+        kinds = Counter(sorted(error.partition(":")[0] for _, error in errors))
+        file, num_shards, first = shard.file, shard.num_shards, errors[:_MAX_ERRORS]
+        result = ShardResult(file.uri, shard.size, num_shards, len(rows), dict(kinds), first)
         kept = pa.concat_tables([self._job.schema.empty_table(), *(b.kept for b in batches)])
-        errors = [(row.location, error[:_MAX_ERROR_CHARS])
-                  for row, (_, error) in zip(rows, results, strict=True) if error]  # fmt: skip
-        result = ShardResult(
-            shard.file.uri,
-            shard.size,
-            shard.num_shards,
-            len(rows),
-            dict(Counter(sorted(error.partition(":")[0] for _, error in errors))),
-            [[*error] for error in errors[:_MAX_ERRORS]],
-        )
-        with self._scratch() as path:
+        with self._published(target) as path:
             write_output(path, append_results(kept, results), result)
-            filesystem.publish(path, target)
         return TaskResult(shard=result)
 
     def _read(self, shard: Shard) -> Iterator[RowBatch]:
@@ -187,19 +176,18 @@ class Worker:
             raise _UnreadableError(reason) from error
 
     @contextmanager
-    def _scratch(self) -> Iterator[Path]:
-        """Yield the path of a temporary file: on the output's disk, or here if it is remote."""
+    def _published(self, target: str) -> Iterator[Path]:
+        """Yield the path of a temporary file, and publish the file under its final name."""
         folder = scratch_folder(self._job.output, self._setup.run_id)
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{uuid.uuid4().hex}.parquet"
-        try:
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            path = Path(scratch, "unfinished.parquet")
             yield path
-        finally:
-            path.unlink(missing_ok=True)
+            filesystem.publish(path, target)
 
 
 def scratch_folder(output: str, run_id: str) -> Path:
-    """Return the folder of unfinished files of a run."""
+    """Return the folder of unfinished files of a run: on the output's disk, or here if remote."""
     if filesystem.is_local(output):
         return Path(filesystem.join(output, filesystem.JOB_FOLDER, "scratch", run_id))
     return Path(tempfile.gettempdir()) / f"capsar-{run_id}"
@@ -222,11 +210,9 @@ def remove_scratch(output: str, run_id: str) -> None:
 
 def _is_running(process: int) -> bool:
     try:
-        os.kill(process, 0)
+        os.getpgid(process)  # unlike sending a signal, this needs no permission
     except ProcessLookupError:
         return False
-    except PermissionError:
-        return True
     return True
 
 
