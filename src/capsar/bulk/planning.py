@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from capsar.bulk import filesystem
-from capsar.bulk.rows import check_file, file_format, group_ranges, group_sizes
+from capsar.bulk.rows import check_file, file_format, group_ranges, group_sizes, read_metadata
 from capsar.errors import DataError
 
 if TYPE_CHECKING:
@@ -78,24 +77,24 @@ def find_files(inputs: Sequence[str], output: str) -> tuple[list[InputFile], lis
     Raises:
         DataError: If an input does not exist, or is a file of an unknown format.
     """
-    files: dict[str, InputFile] = {}
+    uris = [filesystem.normalize(uri) for uri in inputs]
+    found = {file.uri: file for uri in uris for file in filesystem.list_inputs(uri)}
+    files: list[InputFile] = []
     ignored: list[str] = []
-    for uri in map(filesystem.normalize, inputs):
-        for file in filesystem.list_inputs(uri):
-            name = filesystem.base_name(file.uri)
-            if name.endswith(".parquet") and file.uri == filesystem.join(output, name):
-                continue
-            try:
-                file_format(file.uri)
-            except DataError:
-                if file.uri == uri:
-                    raise
-                ignored.append(file.uri)
-            else:
-                files[file.uri] = file
+    for uri, file in sorted(found.items()):
+        name = filesystem.base_name(uri)
+        if name.endswith(".parquet") and uri == filesystem.join(output, name):
+            continue
+        try:
+            file_format(uri)
+            files.append(file)
+        except DataError:
+            if uri in uris:
+                raise
+            ignored.append(uri)
     if not files:
         raise DataError(f"No file in {', '.join(map(repr, inputs))} has a supported format")
-    return sorted(files.values(), key=lambda file: file.uri), ignored
+    return files, ignored
 
 
 def check_first_file(files: Sequence[InputFile], options: ScoreOptions) -> None:
@@ -122,7 +121,7 @@ def plan_files(job: Job, files: Iterable[InputFile]) -> list[PlannedFile]:
     def plan(file: PlannedFile) -> PlannedFile:
         source = converted_path(job, file.file) if file.is_text else file.file.uri
         try:
-            metadata = filesystem.retry(source, lambda: _read_metadata(source))
+            metadata = filesystem.retry(source, lambda: read_metadata(source))
         except (pa.ArrowException, OSError) as error:
             return file if file.is_text else replace(file, error=f"{source}: {error}")
         schema = metadata.schema.to_arrow_schema()
@@ -131,11 +130,6 @@ def plan_files(job: Job, files: Iterable[InputFile]) -> list[PlannedFile]:
     with ThreadPoolExecutor(_NUM_THREADS) as pool:
         planned.update((file.file.uri, file) for file in pool.map(plan, divisible))
     return list(planned.values())
-
-
-def _read_metadata(uri: str) -> pq.FileMetaData:
-    with filesystem.open_input(uri) as stream:
-        return pq.read_metadata(stream)
 
 
 def kept_schema(planned: Iterable[PlannedFile], options: ScoreOptions) -> pa.Schema:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -78,11 +78,6 @@ def append_results(kept: pa.Table, results: list[RowResult]) -> pa.Table:
     if not kept.num_columns:
         return pa.table({"aspects": aspects, "error": errors})
     return kept.append_column("aspects", aspects).append_column("error", errors)
-
-
-@lru_cache(maxsize=2)
-def _cached_scorer(options: ScoreOptions) -> Scorer:
-    return Scorer(options)
 
 
 class _FailedError(Exception):
@@ -161,6 +156,9 @@ class Scorer:
         return self._analyzer.classify_stream((row.text, row.aspects or ()) for row in rows)
 
 
+_cached_scorer = lru_cache(maxsize=2)(Scorer)
+
+
 @dataclass(slots=True)
 class SubprocessScorer:
     """Scores rows in a subprocess, so that a crash costs only the row that causes it.
@@ -175,22 +173,22 @@ class SubprocessScorer:
     """Called with the number of rows that were scored."""
     silent_seconds: float
     """How long the process may be silent before it is replaced."""
-    _process: WorkerProcess | None = None
+    _process: WorkerProcess = field(init=False)
 
     def score(self, rows: Sequence[InputRow]) -> list[RowResult]:
         """Return the result of every row, in order."""
         results: list[RowResult] = []
+        self._start()
         try:
             for start in range(0, len(rows), _SUBPROCESS_ROWS):
                 part = rows[start : start + _SUBPROCESS_ROWS]
                 results += _score_rows(part, self._score_valid, self.report)
         finally:
-            self._close()
+            self._process.close()
         return results
 
     def _score_valid(self, rows: Sequence[InputRow]) -> Iterator[RowResult]:
-        process = self._process or WorkerProcess("capsar.bulk.scoring", self.options)
-        self._process = process
+        process = self._process
         process.send(rows)
         reason = f"no response in {self.silent_seconds:.0f} seconds"
         while process.connection.poll(self.silent_seconds):
@@ -203,13 +201,12 @@ class SubprocessScorer:
                 reason = f"exit code {content}"
                 break
             self.report(0)
-        self._close()
+        process.close()
+        self._start()
         raise _FailedError(f"the process crashed: {reason}")
 
-    def _close(self) -> None:
-        if self._process is not None:
-            self._process.close()
-        self._process = None
+    def _start(self) -> None:
+        self._process = WorkerProcess("capsar.bulk.scoring", self.options)
 
 
 def main() -> None:
