@@ -43,8 +43,9 @@ _MAX_BATCH_BYTES = 1 << 24
 _HEAD_BYTES = 1 << 20
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _REPLACED = re.compile("\ufffd")
-_STRINGS = {name: pa.string() for name in ("text", "location", "error")}
-_ROW = pa.field("_capsar_row", pa.struct(_STRINGS | {"aspects": pa.list_(pa.string())}))
+_TYPES = {"text": pa.string(), "aspects": pa.list_(pa.string())}
+_TYPES |= {"location": pa.string(), "error": pa.string()}
+_ROW = pa.field("_capsar_row", pa.struct(_TYPES))
 """Column of a converted file besides the kept ones: the fields of `InputRow`."""
 
 
@@ -252,7 +253,9 @@ def write_converted(
     table = pa.schema([_ROW, *schema]).empty_table()
     with pq.ParquetWriter(path, table.schema, compression="zstd") as writer:
         for batch in batches:
-            rows = pa.array([row._asdict() for row in batch.rows], _ROW.type)
+            columns = zip(*batch.rows, strict=True) if batch.rows else [()] * len(_TYPES)
+            arrays = map(pa.array, columns, _TYPES.values())
+            rows = pa.StructArray.from_arrays(list(arrays), fields=list(_ROW.type))
             added = pa.table([rows, *batch.kept.columns], schema=table.schema)
             table = pa.concat_tables([table, added])
             group_rows = max(1, shard_bytes * len(table) // max(1, table.nbytes))
@@ -317,7 +320,8 @@ def table_batch(table: pa.Table, options: ScoreOptions, first_row: int = 0) -> R
         DataError: If a column is missing, or the text column does not hold text.
     """
     if _ROW.name in table.column_names:
-        rows = [InputRow(**row) for row in table.column(_ROW.name).to_pylist()]
+        columns = [column.to_pylist() for column in table.column(_ROW.name).flatten()]
+        rows = list(map(InputRow._make, zip(*columns, strict=True)))
     else:
         _check_columns(table.column_names, options)
         texts = _text_values(table.column(options.text_column), options.text_column)
