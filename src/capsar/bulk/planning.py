@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from capsar.bulk import filesystem
-from capsar.bulk.rows import check_file, file_format, group_ranges, group_sizes, read_metadata
+from capsar.bulk.rows import check_file, file_format, group_ranges, group_sizes
 from capsar.errors import DataError
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def plan_files(job: Job, files: Iterable[InputFile]) -> list[PlannedFile]:
     def plan(file: PlannedFile) -> PlannedFile:
         source = converted_path(job, file.file) if file.is_text else file.file.uri
         try:
-            metadata = filesystem.retry(source, lambda: read_metadata(source))
+            metadata = filesystem.retry(source, lambda: _read_metadata(source))
         except (pa.ArrowException, OSError) as error:
             return file if file.is_text else replace(file, error=f"{source}: {error}")
         schema = metadata.schema.to_arrow_schema()
@@ -130,6 +131,11 @@ def plan_files(job: Job, files: Iterable[InputFile]) -> list[PlannedFile]:
     with ThreadPoolExecutor(_NUM_THREADS) as pool:
         planned.update((file.file.uri, file) for file in pool.map(plan, divisible))
     return list(planned.values())
+
+
+def _read_metadata(uri: str) -> pq.FileMetaData:
+    with filesystem.open_input(uri) as stream:
+        return pq.read_metadata(stream)
 
 
 def kept_schema(planned: Iterable[PlannedFile], options: ScoreOptions) -> pa.Schema:

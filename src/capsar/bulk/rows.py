@@ -100,7 +100,8 @@ def check_file(uri: str, options: ScoreOptions) -> None:
     """
     kind, _ = file_format(uri)
     if kind == "parquet":
-        _check_columns(read_metadata(uri).schema.to_arrow_schema().names, options)
+        with filesystem.open_input(uri) as file:
+            _check_columns(pq.read_schema(file).names, options)
         return
     with _open(uri) as stream:
         head = b"" if kind == "xlsx" else stream.peek()
@@ -266,12 +267,6 @@ def write_converted(
         if len(table):
             writer.write_table(table)
     return group_sizes(pq.read_metadata(path))
-
-
-def read_metadata(uri: str) -> pq.FileMetaData:
-    """Return the metadata of a Parquet file."""
-    with filesystem.open_input(uri) as stream:
-        return pq.read_metadata(stream)
 
 
 def group_sizes(metadata: pq.FileMetaData) -> list[int]:
