@@ -7,21 +7,23 @@ worker receives its next task when it has finished the last one.
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from multiprocessing import Pipe
 from multiprocessing.connection import wait as wait_for
 from typing import TYPE_CHECKING, Any
 
-from capsar.bulk.processes import CRASHED, DONE, FAILED, READY, ROWS, SINGLE_THREAD, WorkerProcess
+from capsar.bulk import processes
 from capsar.bulk.worker import TaskResult, Worker, WorkerSetup
-from capsar.errors import ArtifactError, CapsarError, ConfigError, MissingExtraError
+from capsar.errors import ArtifactError, ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from capsar.bulk.processes import Message
+    from capsar.bulk.processes import Message, WorkerProcess
     from capsar.bulk.worker import Task
 
 _WAIT_SECONDS = 1.0
@@ -43,22 +45,11 @@ class RetryPolicy:
     """Workers in a row that may crash during start-up before the job stops."""
 
 
-@dataclass(frozen=True, slots=True)
-class PoolEvent:
-    """Something that happened to a task; nothing if there is none."""
-
-    task: Task | None = None
-    rows: int = 0
-    """Rows of the task scored so far."""
-    result: TaskResult | None = None
-    """The result of a task that is finished."""
-
-
 @dataclass(slots=True, eq=False)
 class _Slot:
     """A running worker."""
 
-    handle: Any
+    worker: WorkerProcess | _RayWorker
     task: Task | None = None
     rows: int = 0
     """Rows of the task scored so far."""
@@ -70,74 +61,77 @@ class Pool:
     """Runs tasks with the workers of an engine. Workers that crash or hang are replaced."""
 
     def __init__(self, engine: LocalEngine | RayEngine, workers: int, policy: RetryPolicy) -> None:
-        self._engine: Any = engine
-        self._max, self._policy = workers, policy
+        self._engine, self._max, self._policy = engine, workers, policy
         self._queue: deque[Task] = deque()
         self._slots: list[_Slot] = []
+        self._finished: list[tuple[Task, TaskResult]] = []
         self._failed_starts = 0
         self.num_retries = 0
 
-    def submit(self, task: Task) -> None:
-        """Add a task, which may be done while results are consumed."""
-        self._queue.append(task)
+    @property
+    def partial_rows(self) -> int:
+        """The number of rows scored in unfinished tasks."""
+        return sum(slot.rows for slot in self._slots)
 
-    def run(self) -> Iterator[PoolEvent]:
-        """Yield what happens to the tasks, at least one event every second.
+    def submit(self, tasks: Iterable[Task]) -> None:
+        """Add tasks, which may be done while results are consumed."""
+        self._queue.extend(tasks)
+
+    def run(self) -> Iterator[list[tuple[Task, TaskResult]]]:
+        """Yield the tasks that have finished, at least once per second, until none is left.
 
         Raises:
             ArtifactError: If workers cannot start.
         """
-        try:
-            while self._queue or any(slot.task for slot in self._slots):
-                self._start_workers()
-                yield PoolEvent()
-                for slot, (kind, content) in self._engine.receive([*self._slots], _WAIT_SECONDS):
-                    slot.last_message = time.monotonic()
-                    if kind == ROWS:
-                        slot.rows += content
-                        yield PoolEvent(slot.task, slot.rows)
-                    else:
-                        yield from self._handle(slot, kind, content)
-                yield from self._replace_silent()
-        finally:
-            for slot in self._slots:
-                slot.handle.close()
-            self._engine.close()
+        while self._queue or any(slot.task for slot in self._slots):
+            self._assign_tasks()
+            ready = self._engine.wait([slot.worker.connection for slot in self._slots])
+            for slot in [slot for slot in self._slots if slot.worker.connection in ready]:
+                self._handle(slot, *slot.worker.receive())
+            self._replace_silent()
+            finished, self._finished = self._finished, []
+            yield finished
 
-    def _start_workers(self) -> None:
-        starting = sum(not slot.is_ready for slot in self._slots)
+    def close(self) -> None:
+        """Kill all workers."""
+        for slot in self._slots:
+            slot.worker.close()
+        self._engine.close()
+
+    def _assign_tasks(self) -> None:
+        """Give tasks to idle workers, and start workers for the others."""
         for slot in self._slots:
             if slot.is_ready and slot.task is None and self._queue:
-                slot.task = self._queue.popleft()
-                slot.last_message = time.monotonic()
-                slot.handle.send(slot.task)
-        while len(self._queue) > starting and len(self._slots) < self._max:
+                slot.task, slot.last_message = self._queue.popleft(), time.monotonic()
+                slot.worker.send(slot.task)
+        starting = sum(not slot.is_ready for slot in self._slots)
+        for _ in range(min(len(self._queue) - starting, self._max - len(self._slots))):
             self._slots.append(_Slot(self._engine.start()))
-            starting += 1
 
-    def _handle(self, slot: _Slot, kind: str, content: Any) -> Iterator[PoolEvent]:  # noqa: ANN401
-        if kind == READY:
-            slot.is_ready = True
-            self._failed_starts = 0
-        elif kind == FAILED:
+    def _handle(self, slot: _Slot, kind: str, content: Any) -> None:  # noqa: ANN401
+        slot.last_message = time.monotonic()
+        if kind == processes.ROWS:
+            slot.rows += content
+        elif kind == processes.READY:
+            slot.is_ready, self._failed_starts = True, 0
+        elif kind == processes.DONE and slot.task:
+            self._finished.append((slot.task, content))
+            slot.task, slot.rows = None, 0
+        elif kind == processes.CRASHED:
+            self._replace(slot, f"exit code {content}")
+        elif kind == processes.FAILED:
             raise ArtifactError(f"A worker cannot start: {content}")
-        elif kind == DONE and slot.task:
-            task, slot.task, slot.rows = slot.task, None, 0
-            yield PoolEvent(task, result=content)
-        elif kind == CRASHED:
-            yield from self._replace(slot, f"exit code {content}")
 
-    def _replace_silent(self) -> Iterator[PoolEvent]:
+    def _replace_silent(self) -> None:
         for slot in [*self._slots]:
-            is_waited_for = slot.task or (not slot.is_ready and self._engine.has_start_deadline)
             seconds = self._policy.silent_seconds if slot.is_ready else self._policy.start_seconds
-            if is_waited_for and slot.last_message < time.monotonic() - seconds:
-                slot.handle.close()
-                reason = f"no progress in {seconds:.0f} seconds"
-                yield from self._replace(slot, reason)
+            is_idle = slot.is_ready and slot.task is None
+            if not is_idle and slot.last_message < time.monotonic() - seconds:
+                self._replace(slot, f"no progress in {seconds:.0f} seconds")
 
-    def _replace(self, slot: _Slot, reason: str) -> Iterator[PoolEvent]:
-        """Forget a worker. Retry its task, or give it up."""
+    def _replace(self, slot: _Slot, reason: str) -> None:
+        """Kill a worker. Retry its task, or give it up."""
+        slot.worker.close()
         self._slots.remove(slot)
         task = slot.task
         if task is None:
@@ -153,31 +147,24 @@ class Pool:
         if crashes < self._policy.give_up_after:
             isolate = crashes >= self._policy.isolate_after
             self._queue.append(replace(task, crashes=crashes, isolate=isolate))
-            yield PoolEvent(task, 0)
         else:
             reason = f"{task.file.uri}: {crashes} workers crashed on {task.name} ({reason})"
-            yield PoolEvent(task, result=TaskResult(unreadable=reason))
+            self._finished.append((task, TaskResult(unreadable=reason)))
 
 
 class LocalEngine:
     """Workers are processes on this machine."""
-
-    has_start_deadline = True
-    """Whether a worker that does not start in time is replaced."""
 
     def __init__(self, setup: WorkerSetup) -> None:
         self._setup = setup
 
     def start(self) -> WorkerProcess:
         """Start a process."""
-        return WorkerProcess("capsar.bulk.worker", self._setup)
+        return processes.WorkerProcess("capsar.bulk.worker", self._setup)
 
-    def receive(self, slots: list[_Slot], seconds: float) -> Iterator[tuple[_Slot, Message]]:
-        """Yield a message of each process that has sent one."""
-        ready = wait_for([slot.handle.connection for slot in slots], seconds)
-        for slot in slots:
-            if slot.handle.connection in ready:
-                yield slot, slot.handle.receive()
+    def wait(self, connections: list[Any]) -> list[Any]:
+        """Wait for messages, and return the connections that have one."""
+        return wait_for(connections, _WAIT_SECONDS)
 
     def close(self) -> None:
         """Do nothing: all processes are killed."""
@@ -199,54 +186,52 @@ _RAY_ENVIRONMENT = {
 
 
 class ShardActor:
-    """A Ray actor that holds a worker. Its methods run in two threads."""
+    """A Ray actor that runs a worker in a thread. Its methods are called in two other threads."""
 
-    def __init__(self) -> None:
-        self._rows: deque[int] = deque()
-
-    def start(self, setup: WorkerSetup) -> Message:
-        """Load the model."""
-        try:
-            self._worker = Worker(setup, self._rows.append)
-        except CapsarError as error:
-            return FAILED, str(error)
-        return READY, None
-
-    def run(self, task: Task) -> Message:
-        """Run a task."""
-        self._rows.clear()  # of the last task
-        return DONE, self._worker.run(task)
-
-    def progress(self) -> list[int]:
-        """Return the numbers of rows that were reported since the last call."""
-        return [self._rows.popleft() for _ in range(len(self._rows))]
-
-
-@dataclass(slots=True, eq=False)
-class _ActorHandle:
-    """A Ray actor, its pending call, and its pending request for progress."""
-
-    actor: Any
-    call: Any
-    progress: Any = None
+    def __init__(self, setup: WorkerSetup) -> None:
+        self._connection, theirs = Pipe()
+        self._connection.send(setup)
+        requests = (theirs, lambda setup, report: Worker(setup, report).run)
+        threading.Thread(target=processes.handle_requests, args=requests, daemon=True).start()
 
     def send(self, task: Task) -> None:
-        """Call the actor with a task."""
-        self.call = self.actor.run.remote(task)
-        self.progress = self.actor.progress.remote()
+        """Send a task to the worker."""
+        self._connection.send(task)
+
+    def receive(self) -> Message:
+        """Return the next message of the worker."""
+        message: Message = self._connection.recv()
+        return message
+
+
+class _RayWorker:
+    """A Ray actor with the interface of a `WorkerProcess`."""
+
+    def __init__(self, ray: Any, actor: Any) -> None:  # noqa: ANN401
+        self._ray, self._actor = ray, actor
+        self.connection = actor.receive.remote()  # the next message
+
+    def send(self, task: Task) -> None:
+        """Send a task; if the actor has died, `receive` reports it."""
+        self._actor.send.remote(task)
+
+    def receive(self) -> Message:
+        """Return the next message, `CRASHED` if the actor or its node is gone."""
+        try:
+            message: Message = self._ray.get(self.connection)
+        except self._ray.exceptions.RayError:
+            return processes.CRASHED, "unknown, the actor died"
+        self.connection = self._actor.receive.remote()
+        return message
 
     def close(self) -> None:
         """Kill the actor."""
-        import ray
-
-        with suppress(ray.exceptions.RayError):
-            ray.kill(self.actor)
+        with suppress(self._ray.exceptions.RayError):
+            self._ray.kill(self._actor)
 
 
 class RayEngine:
     """Workers are actors of a Ray cluster. One that crashes is replaced on any node."""
-
-    has_start_deadline = False  # a cluster may take long to grow
 
     def __init__(self, setup: WorkerSetup, workers: int, address: str | None) -> None:
         """Connect to a cluster, or start one on this machine and stop it at the end."""
@@ -259,54 +244,31 @@ class RayEngine:
         self._is_ours = not ray.is_initialized()
         if self._is_ours:
             _start_ray(ray, workers, address)
-        options = {"num_cpus": 1, "max_restarts": 0, "max_task_retries": 0, "max_concurrency": 2}
-        self._actor = self._ray.remote(ShardActor).options(**options)
+        self._actor = self._ray.remote(num_cpus=1, max_concurrency=2)(ShardActor)
 
-    def start(self) -> _ActorHandle:
+    def start(self) -> _RayWorker:
         """Start an actor."""
-        actor = self._actor.remote()
-        return _ActorHandle(actor, actor.start.remote(self._setup))
+        return _RayWorker(self._ray, self._actor.remote(self._setup))
 
-    def receive(self, slots: list[_Slot], seconds: float) -> Iterator[tuple[_Slot, Message]]:
-        """Yield the result of each finished call, and the progress of the others."""
-        waiting = [slot for slot in slots if slot.handle.call is not None]
-        if waiting:
-            self._ray.wait([slot.handle.call for slot in waiting], timeout=seconds)
-        for slot in waiting:
-            handle = slot.handle
-            if handle.progress is not None and self._is_done(handle.progress):
-                for rows in self._get(handle.progress, []):
-                    yield slot, (ROWS, rows)
-                handle.progress = handle.actor.progress.remote()
-            if self._is_done(handle.call):
-                call, handle.call = handle.call, None
-                yield slot, self._get(call, (CRASHED, "the actor died"))
+    def wait(self, connections: list[Any]) -> set[Any]:
+        """Wait for messages, and return the connections that have one."""
+        self._ray.wait(connections, timeout=_WAIT_SECONDS)
+        return set(self._ray.wait(connections, num_returns=len(connections), timeout=0)[0])
 
     def close(self) -> None:
         """Stop Ray if this engine started it."""
         if self._is_ours:
             self._ray.shutdown()
 
-    def _is_done(self, call: Any) -> bool:  # noqa: ANN401
-        return bool(self._ray.wait([call], timeout=0)[0])
-
-    def _get(self, call: Any, default: Any) -> Any:  # noqa: ANN401
-        """Return the value of a finished call; the default if the actor or its node is gone."""
-        try:
-            return self._ray.get(call)
-        except self._ray.exceptions.RayError:
-            return default
-
 
 def _start_ray(ray: Any, workers: int, address: str | None) -> None:  # noqa: ANN401
     settings: dict[str, Any] = {
         "logging_level": "error",
         "log_to_driver": False,
-        "runtime_env": {"env_vars": SINGLE_THREAD},
+        "runtime_env": {"env_vars": processes.SINGLE_THREAD},
     }
     if address is None:
-        for name, value in _RAY_ENVIRONMENT.items():
-            os.environ.setdefault(name, value)
+        os.environ |= _RAY_ENVIRONMENT | dict(os.environ)
         settings |= {"num_cpus": workers, "include_dashboard": False}
     where = "on this machine" if address is None else f"at {address!r}"
     for is_last in (False, False, True):

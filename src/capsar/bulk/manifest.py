@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -59,6 +60,13 @@ class JobManifest:
     ignored: list[str]
     """Input files of unknown format."""
 
+    def complete_files(self) -> set[str]:
+        """Return the digests of the files whose shards are all finished."""
+        digests = {name: digest_of(name) for name in self.finished}
+        counts = Counter(digests.values())
+        shards = {digests[name]: result.num_shards for name, result in self.finished.items()}
+        return {digest for digest, number in shards.items() if counts[digest] == number}
+
 
 def open_manifest(job: Job, inputs: Sequence[str]) -> JobManifest:
     """Plan a new job, or resume the job of an existing output folder. Change only the manifest.
@@ -67,7 +75,7 @@ def open_manifest(job: Job, inputs: Sequence[str]) -> JobManifest:
         DataError: If the output folder belongs to another job or to other input.
     """
     files, ignored = find_files(inputs, job.output)
-    names = [name for name in filesystem.list_names(job.output) if name.endswith(".parquet")]
+    names = output_names(job)
     planned = None
     content = filesystem.read_bytes(_job_file(job))
     if content is None:
@@ -92,8 +100,13 @@ def open_manifest(job: Job, inputs: Sequence[str]) -> JobManifest:
 
 def discard_manifest(job: Job) -> None:
     """Remove the manifest of a job without output, so that the options can be changed."""
-    if not any(name.endswith(".parquet") for name in filesystem.list_names(job.output)):
+    if not output_names(job):
         filesystem.remove(_job_file(job))
+
+
+def output_names(job: Job) -> list[str]:
+    """Return the names of the Parquet files in the output folder, sorted."""
+    return sorted(n for n in filesystem.list_names(job.output) if n.endswith(".parquet"))
 
 
 def _job_file(job: Job) -> str:
@@ -102,42 +115,38 @@ def _job_file(job: Job) -> str:
 
 def _check_same(job: Job, stored: dict[str, Any], files: list[InputFile]) -> None:
     """Raise a DataError if the job differs from the one that started the output folder."""
-    current = job.identity()
-    for name in current:
-        if name != "options" and current[name] != stored.get(name):
-            raise DataError(
-                f"{job.output!r} was started with another {name.replace('_', ' ')} "
-                f"({stored.get(name)!r:.12}, now {current[name]!r:.12}), and results must not be "
-                f"mixed. {_NEXT_STEP}"
-            )
-    for name, value in current["options"].items():
-        before = stored["options"].get(name)
-        if value != before:
+    current, stored = job.identity(), stored | stored["options"]
+    options = current.pop("options")
+    for name, value in (current | options).items():
+        before = stored.get(name)
+        if value == before:
+            continue
+        change = f"another {name.replace('_', ' ')} ({before!r:.12}, now {value!r:.12})"
+        if name in options:
             check_first_file(files, job.options)  # report a misspelled column as such
-            raise DataError(
-                f"{job.output!r} was started with {name}={before!r:.200}, now it is "
-                f"{value!r:.200}, and "
-                f"results must not be mixed. {_NEXT_STEP}"
-            )
+            change = f"{name}={before!r:.200}, now it is {value!r:.200}"
+        raise DataError(
+            f"{job.output!r} was started with {change}, and results must not be mixed. {_NEXT_STEP}"
+        )
 
 
 def _check_versions(
     job: Job, files: list[InputFile], names: list[str], finished: dict[str, ShardResult]
 ) -> None:
     """Raise a DataError if the output contains results of files that changed, or other files."""
-    current, uris = {file_digest(job, file) for file in files}, {file.uri for file in files}
-    for name in sorted(names):
-        if digest_of(name) in current:
+    uris = {file_digest(job, file): file.uri for file in files}
+    for name in names:
+        if digest_of(name) in uris:
             continue
-        if name not in finished:
-            raise DataError(
-                f"{job.output!r} contains {name!r}, which is not part of this job. {_NEXT_STEP}"
+        reason = f"{job.output!r} contains {name!r}, which is not part of this job"
+        if name in finished:
+            uri = finished[name].uri
+            is_input = uri in uris.values()
+            reason = (
+                f"{uri!r} {'has changed' if is_input else 'is not among the inputs any more'} "
+                f"since {job.output!r} was started, which contains results of it"
             )
-        uri = finished[name].uri
-        raise DataError(
-            f"{uri!r} {'has changed' if uri in uris else 'is not among the inputs any more'} since "
-            f"{job.output!r} was started, which contains results of it. {_NEXT_STEP}"
-        )
+        raise DataError(f"{reason}. {_NEXT_STEP}")
 
 
 def _read_results(job: Job, names: list[str]) -> dict[str, ShardResult]:

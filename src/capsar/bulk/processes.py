@@ -11,15 +11,13 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from capsar.errors import CapsarError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 READY, FAILED, ROWS, DONE, CRASHED = "ready", "failed", "rows", "done", "crashed"
 """Kinds of messages: after start-up, while a request is handled, and at its end."""
@@ -28,6 +26,7 @@ SINGLE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 _POLL_SECONDS = 0.5
 
 Message = tuple[str, Any]
+Setup = Callable[[Any, Callable[[int], None]], Callable[[Any], object]]
 
 
 class WorkerProcess:
@@ -75,18 +74,21 @@ class WorkerProcess:
         return self._process.wait()
 
 
-def serve_requests(
-    setup: Callable[[Any, Callable[[int], None]], Callable[[Any], object]],
-) -> None:
-    """Handle the requests of the parent process until it closes the connection.
+def serve_requests(setup: Setup) -> None:
+    """Handle the requests of the parent process until it closes the connection."""
+    threading.Thread(target=_exit_with, args=(os.getppid(),), daemon=True).start()
+    handle_requests(Connection(int(sys.argv[1])), setup)
+
+
+def handle_requests(connection: Connection, setup: Setup) -> None:
+    """Handle requests until the connection is closed.
 
     Args:
+        connection: Receives the setup, then requests.
         setup: Receives the first object, and a function to report the number of rows that were
             scored; returns the function that handles requests.
     """
-    threading.Thread(target=_exit_with, args=(os.getppid(),), daemon=True).start()
-    connection = Connection(int(sys.argv[1]))
-    with suppress(EOFError, OSError):  # the parent is gone
+    with connection, suppress(EOFError, OSError):  # the other side is gone
         first = connection.recv()
         try:
             handle = setup(first, lambda rows: connection.send((ROWS, rows)))

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from capsar.bulk import filesystem
+from capsar.bulk import filesystem, planning
 from capsar.bulk.executors import LocalEngine, Pool, RayEngine, RetryPolicy
 from capsar.bulk.job import Job, ScoreOptions
-from capsar.bulk.manifest import SUCCESS, SUMMARY, discard_manifest, open_manifest
-from capsar.bulk.planning import (
-    check_first_file,
-    converted_path,
-    digest_of,
-    file_digest,
-    find_files,
-    make_shards,
-    needs_conversion,
-    plan_files,
-    shard_bytes,
-)
+from capsar.bulk.manifest import SUCCESS, SUMMARY, discard_manifest, open_manifest, output_names
+from capsar.bulk.planning import PlannedFile, make_shards
 from capsar.bulk.rows import file_format, read_parquet, read_text
 from capsar.bulk.scoring import Scorer
 from capsar.bulk.worker import Task, WorkerSetup, make_run_id, remove_scratch
@@ -31,13 +22,12 @@ from capsar.errors import ArtifactError, CapsarError, ConfigError
 from capsar.inference.sessions import num_cores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
-    from capsar.bulk.executors import PoolEvent
     from capsar.bulk.manifest import JobManifest
     from capsar.bulk.output import ShardResult
-    from capsar.bulk.planning import PlannedFile, Shard
     from capsar.bulk.rows import InputRow
+    from capsar.bulk.worker import TaskResult
 
 _FILE_ENDINGS = (".csv", ".tsv", ".xlsx", ".json", ".jsonl")
 _MAX_ERRORS = 100
@@ -158,8 +148,7 @@ def score(
             "--out NAME.csv` writes a table"
         )
     job = Job.make(options, filesystem.normalize(str(output)))
-    paths = [inputs] if isinstance(inputs, str | Path) else inputs
-    run = _Run(open_manifest(job, [str(path) for path in paths]), engine)
+    run = _Run(open_manifest(job, _uris(inputs)), engine)
     if run.is_incomplete:
         filesystem.remove(filesystem.join(job.output, SUCCESS))
     if run.tasks:
@@ -171,19 +160,26 @@ def score(
     return run.finish()
 
 
+def _uris(inputs: str | Path | Sequence[str | Path]) -> list[str]:
+    return [str(path) for path in ([inputs] if isinstance(inputs, str | Path) else inputs)]
+
+
 class _Run:
     """The state of a running job."""
 
     def __init__(self, manifest: JobManifest, engine: EngineOptions) -> None:
-        self._manifest, self._job, self._engine = manifest, manifest.job, engine
-        self._planned = {planned.file.uri: planned for planned in manifest.planned}
+        self._job, self._engine = manifest.job, engine
         self._summary = JobSummary(self._job.output, manifest.ignored)
         self._start = time.monotonic()
-        self._expected: set[str] = set()
-        self._partial: Counter[str] = Counter()
-        """Rows scored in unfinished shards."""
-        self._new_rows = self._new_bytes = self._bytes_left = self._done = 0
+        self._finished = manifest.finished
+        for result in self._finished.values():
+            self._summary.add(result)
+        self._summary.shards = self._summary.shards_skipped = self._done = len(self._finished)
+        self._rows_before = self._summary.rows
+        self._complete = manifest.complete_files()
+        self._bytes_left = 0
         self.tasks = [task for planned in manifest.planned for task in self._tasks_of(planned)]
+        self._bytes = self._bytes_left
 
     @property
     def is_incomplete(self) -> bool:
@@ -192,100 +188,79 @@ class _Run:
 
     def _tasks_of(self, planned: PlannedFile) -> list[Task]:
         """Return what is left to do for a file."""
-        file = planned.file
+        file, job = planned.file, self._job
         if planned.error:
             self._add_unreadable(file.uri, "", planned.error)
             return []
-        if not needs_conversion(planned, self._job.options):
-            return self._score_tasks(make_shards(self._job, planned))
-        digest, finished = file_digest(self._job, file), self._manifest.finished
-        own = {name: result for name, result in finished.items() if digest_of(name) == digest}
-        if own and all(len(own) == result.num_shards for result in own.values()):
-            self._expected |= own.keys()
-            self._add_finished(own.values())
+        if planning.file_digest(job, file) in self._complete:
             return []
-        self._bytes_left += file.size
-        return [Task(file)]
-
-    def _score_tasks(self, shards: list[Shard]) -> list[Task]:
-        finished = self._manifest.finished
-        self._expected |= {shard.name for shard in shards}
-        self._add_finished(finished[shard.name] for shard in shards if shard.name in finished)
-        missing = [shard for shard in shards if shard.name not in finished]
-        self._summary.shards += len(missing)
-        self._bytes_left += sum(shard.size for shard in missing)
-        return [Task(shard.file, shard) for shard in missing]
-
-    def _add_finished(self, results: Iterable[ShardResult]) -> None:
-        for result in results:
-            self._summary.add(result)
-            self._summary.shards += 1
-            self._summary.shards_skipped += 1
-            self._done += 1
+        if planning.needs_conversion(planned, job.options):
+            self._bytes_left += file.size
+            return [Task(file)]
+        shards = [s for s in make_shards(job, planned) if s.name not in self._finished]
+        self._summary.shards += len(shards)
+        self._bytes_left += sum(shard.size for shard in shards)
+        return [Task(file, shard) for shard in shards]
 
     def _add_unreadable(self, uri: str, name: str, reason: str) -> None:
         self._summary.unreadable.append({"file": uri, "missing": name, "reason": reason})
 
     def execute(self, on_progress: Callable[[JobProgress], None]) -> None:
         """Run all tasks."""
-        run_id, policy, workers = make_run_id(), self._engine.retry, self._engine.workers
+        run_id, policy = make_run_id(), self._engine.retry
+        num_workers = self._engine.workers or num_cores()
         setup = WorkerSetup(self._job, run_id, policy.silent_seconds)
-        num_workers = workers or num_cores()
+        engine: LocalEngine | RayEngine = LocalEngine(setup)
         if self._engine.name == "ray":
-            pool = Pool(RayEngine(setup, num_workers, self._engine.address), num_workers, policy)
-        else:
-            pool = Pool(LocalEngine(setup), num_workers, policy)
-        for task in self.tasks:
-            pool.submit(task)
+            engine = RayEngine(setup, num_workers, self._engine.address)
+            policy = replace(policy, start_seconds=math.inf)  # a cluster may take long to grow
+        pool = Pool(engine, num_workers, policy)
+        pool.submit(self.tasks)
         last = 0.0
         try:
-            for event in pool.run():
-                self._handle(pool, event)
-                if event.result is not None or time.monotonic() - last >= 1:
+            for finished in pool.run():
+                for task, result in finished:
+                    pool.submit(self._finish_task(task, result))
+                if finished or time.monotonic() - last >= 1:
                     last = time.monotonic()
-                    on_progress(self._progress(num_workers))
+                    on_progress(self._progress(pool.partial_rows, num_workers))
         finally:
+            pool.close()
             self._summary.shards_retried = pool.num_retries
             remove_scratch(self._job.output, run_id)
 
-    def _handle(self, pool: Pool, event: PoolEvent) -> None:
-        task, result = event.task, event.result
-        if task is None:
-            return
-        if result is None:
-            self._partial[task.name] = event.rows
-            return
-        self._partial.pop(task.name, None)
+    def _finish_task(self, task: Task, result: TaskResult) -> list[Task]:
+        """Add a result to the summary, and return the tasks that follow from it."""
         if result.stopped:
             raise JobStoppedError(f"{result.stopped}. Run the same command again to resume.")
-        size = task.shard.size if task.shard else task.file.size
-        self._bytes_left -= size
+        self._bytes_left -= task.shard.size if task.shard else task.file.size
         self._done += task.shard is not None
-        if result.unreadable:
+        if result.groups is not None:
+            return self._tasks_of(PlannedFile(task.file, result.groups))
+        if result.shard is not None:
+            self._summary.add(result.shard)
+            self._finished[task.name] = result.shard
+        else:
             name = task.shard.name if task.shard else ""
             self._add_unreadable(task.file.uri, name, result.unreadable)
-        elif result.shard is not None:
-            self._summary.add(result.shard)
-            self._new_rows += result.shard.rows
-            self._new_bytes += size
-        else:
-            planned = replace(self._planned[task.file.uri], groups=result.groups)
-            for following in self._score_tasks(make_shards(self._job, planned)):
-                pool.submit(following)
+        return []
 
-    def _progress(self, workers: int) -> JobProgress:
-        seconds, partial = max(1e-9, time.monotonic() - self._start), self._partial.total()
-        # Rows of unfinished shards count as bytes at the rate of the finished ones.
-        partial_bytes = partial * self._new_bytes / max(1, self._new_rows)
-        left = max(0.0, self._bytes_left - partial_bytes)
-        new_bytes = self._new_bytes + partial_bytes
+    def _progress(self, partial: int, workers: int) -> JobProgress:
+        """Return the progress; rows of unfinished shards are `partial`."""
+        summary, seconds_left = self._summary, None
+        new_rows = summary.rows - self._rows_before
+        rows_per_second = (new_rows + partial) / max(1e-9, time.monotonic() - self._start)
+        if new_rows:
+            rows_per_byte = new_rows / max(1, self._bytes - self._bytes_left)
+            rows_left = max(0.0, self._bytes_left * rows_per_byte - partial)
+            seconds_left = rows_left / rows_per_second
         return JobProgress(
-            rows=self._summary.rows + partial,
-            errors=self._summary.rows_with_error,
+            rows=summary.rows + partial,
+            errors=summary.rows_with_error,
             shards_done=self._done,
-            shards=self._summary.shards,
-            rows_per_second=(self._new_rows + partial) / seconds,
-            seconds_left=seconds * left / new_bytes if new_bytes else None,
+            shards=summary.shards,
+            rows_per_second=rows_per_second,
+            seconds_left=seconds_left,
             workers=workers,
         )
 
@@ -297,7 +272,8 @@ class _Run:
         """
         output, summary = self._job.output, self._summary
         summary.seconds = round(time.monotonic() - self._start, 3)
-        summary.rows_per_second = round(self._new_rows / max(1e-9, summary.seconds), 1)
+        new_rows = summary.rows - self._rows_before
+        summary.rows_per_second = round(new_rows / max(1e-9, summary.seconds), 1)
         success = filesystem.join(output, SUCCESS)
         try:
             if not self.is_incomplete and filesystem.read_bytes(success) is not None:
@@ -307,16 +283,16 @@ class _Run:
             filesystem.write_bytes(path, content.encode("utf-8", "replace"))
             if summary.unreadable:
                 return summary
-            found = {name for name in filesystem.list_names(output) if name.endswith(".parquet")}
-            if found != self._expected:
+            different = self._finished.keys() ^ set(output_names(self._job))
+            if different:
                 filesystem.remove(success)  # of a job with other inputs
                 raise JobStoppedError(
                     f"{output!r} has changed while the job was running, for example "
-                    f"{min(found ^ self._expected)!r}. Run the same command again."
+                    f"{min(different)!r}. Run the same command again."
                 )
-            for planned in self._planned.values():
-                if planned.is_text:
-                    filesystem.remove(converted_path(self._job, planned.file))
+            converted = filesystem.join(output, filesystem.JOB_FOLDER, "converted")
+            for name in filesystem.list_names(converted):
+                filesystem.remove(filesystem.join(converted, name))
             filesystem.write_bytes(success, b"")
         except OSError as error:
             raise JobStoppedError(
@@ -354,10 +330,9 @@ def estimate(
     """
     options, engine = options or ScoreOptions(), engine or EngineOptions()
     job = Job.make(options, "")
-    paths = [inputs] if isinstance(inputs, str | Path) else inputs
-    files, _ = find_files([str(path) for path in paths], "")
-    check_first_file(files, options)
-    planned = plan_files(job, files)
+    files, _ = planning.find_files(_uris(inputs), "")
+    planning.check_first_file(files, options)
+    planned = planning.plan_files(job, files)
     scorer, row_bytes, row_seconds = Scorer(options), 0.0, 0.0
     rows = shards = 0
     for file in planned:
@@ -371,7 +346,7 @@ def estimate(
             rows += sum(file.groups)
         elif row_bytes:
             rows += round(file.file.size / row_bytes)
-        size = shard_bytes(file.file, options)
+        size = planning.shard_bytes(file.file, options)
         shards += -(-file.file.size // size) if file.is_text else len(make_shards(job, file))
     core_seconds = rows * row_seconds
     workers = min(engine.workers or num_cores(), max(1, shards))
