@@ -62,10 +62,8 @@ class JobManifest:
 
     def complete_files(self) -> set[str]:
         """Return the digests of the files whose shards are all finished."""
-        digests = {name: digest_of(name) for name in self.finished}
-        counts = Counter(digests.values())
-        shards = {digests[name]: result.num_shards for name, result in self.finished.items()}
-        return {digest for digest, number in shards.items() if counts[digest] == number}
+        found = Counter((digest_of(n), result.num_shards) for n, result in self.finished.items())
+        return {digest for (digest, num_shards), number in found.items() if number == num_shards}
 
 
 def open_manifest(job: Job, inputs: Sequence[str]) -> JobManifest:

@@ -177,9 +177,8 @@ class _Run:
         self._summary.shards = self._summary.shards_skipped = self._done = len(self._finished)
         self._rows_before = self._summary.rows
         self._complete = manifest.complete_files()
-        self._bytes_left = 0
+        self._new_bytes = self._bytes_left = 0
         self.tasks = [task for planned in manifest.planned for task in self._tasks_of(planned)]
-        self._bytes = self._bytes_left
 
     @property
     def is_incomplete(self) -> bool:
@@ -233,13 +232,15 @@ class _Run:
         """Add a result to the summary, and return the tasks that follow from it."""
         if result.stopped:
             raise JobStoppedError(f"{result.stopped}. Run the same command again to resume.")
-        self._bytes_left -= task.shard.size if task.shard else task.file.size
+        size = task.shard.size if task.shard else task.file.size
+        self._bytes_left -= size
         self._done += task.shard is not None
         if result.groups is not None:
             return self._tasks_of(PlannedFile(task.file, result.groups))
         if result.shard is not None:
             self._summary.add(result.shard)
             self._finished[task.name] = result.shard
+            self._new_bytes += size
         else:
             name = task.shard.name if task.shard else ""
             self._add_unreadable(task.file.uri, name, result.unreadable)
@@ -251,9 +252,8 @@ class _Run:
         new_rows = summary.rows - self._rows_before
         rows_per_second = (new_rows + partial) / max(1e-9, time.monotonic() - self._start)
         if new_rows:
-            rows_per_byte = new_rows / max(1, self._bytes - self._bytes_left)
-            rows_left = max(0.0, self._bytes_left * rows_per_byte - partial)
-            seconds_left = rows_left / rows_per_second
+            rows_left = self._bytes_left * new_rows / max(1, self._new_bytes) - partial
+            seconds_left = max(0.0, rows_left / rows_per_second)
         return JobProgress(
             rows=summary.rows + partial,
             errors=summary.rows_with_error,
