@@ -262,18 +262,14 @@ class RayEngine:
 
 
 def _start_ray(ray: Any, workers: int, address: str | None) -> None:  # noqa: ANN401
-    settings: dict[str, Any] = {
-        "logging_level": "error",
-        "log_to_driver": False,
-        "runtime_env": {"env_vars": processes.SINGLE_THREAD},
-    }
+    settings: dict[str, Any] = {"runtime_env": {"env_vars": processes.SINGLE_THREAD}}
     if address is None:
         os.environ |= _RAY_ENVIRONMENT | dict(os.environ)
         settings |= {"num_cpus": workers, "include_dashboard": False}
     where = "on this machine" if address is None else f"at {address!r}"
     for is_last in (False, False, True):
         try:
-            ray.init(address=address, **settings)
+            ray.init(address=address, logging_level="error", log_to_driver=False, **settings)
         except Exception as error:  # Ray raises bare exceptions
             ray.shutdown()
             if is_last:

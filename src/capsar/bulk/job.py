@@ -62,8 +62,7 @@ class ScoreOptions:
             raise ConfigError(f"max_chars must be 1 or more, got {self.max_chars}")
         if not 0 < self.shard_mb < math.inf:
             raise ConfigError(f"shard_mb must be greater than 0 and finite, got {self.shard_mb}")
-        reserved = {"aspects", "error"} & {name.casefold() for name in self.keep}
-        if reserved:
+        if reserved := {"aspects", "error"} & {name.casefold() for name in self.keep}:
             raise ConfigError(
                 f"Cannot keep {sorted(reserved)}: the output uses these column names. "
                 "Rename the columns in the input."

@@ -22,16 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from capsar.bulk import filesystem
+from capsar.bulk import filesystem, planning
 from capsar.bulk.output import read_result
-from capsar.bulk.planning import (
-    check_first_file,
-    digest_of,
-    file_digest,
-    find_files,
-    kept_schema,
-    plan_files,
-)
+from capsar.bulk.planning import digest_of, plan_files
 from capsar.errors import DataError
 
 if TYPE_CHECKING:
@@ -72,7 +65,7 @@ def open_manifest(job: Job, inputs: Sequence[str]) -> JobManifest:
     Raises:
         DataError: If the output folder belongs to another job or to other input.
     """
-    files, ignored = find_files(inputs, job.output)
+    files, ignored = planning.find_files(inputs, job.output)
     names = output_names(job)
     planned = None
     content = filesystem.read_bytes(_job_file(job))
@@ -81,9 +74,9 @@ def open_manifest(job: Job, inputs: Sequence[str]) -> JobManifest:
             raise DataError(
                 f"{job.output!r} contains Parquet files that are not part of a job. {_NEXT_STEP}"
             )
-        check_first_file(files, job.options)
+        planning.check_first_file(files, job.options)
         planned = plan_files(job, files)
-        schema = kept_schema(planned, job.options)
+        schema = planning.kept_schema(planned, job.options)
         serialized = base64.b64encode(schema.serialize().to_pybytes()).decode()
         content = json.dumps(job.identity() | {"schema": serialized}, indent=1).encode()
         content = filesystem.create(_job_file(job), content + b"\n")
@@ -121,7 +114,7 @@ def _check_same(job: Job, stored: dict[str, Any], files: list[InputFile]) -> Non
             continue
         change = f"another {name.replace('_', ' ')} ({before!r:.12}, now {value!r:.12})"
         if name in options:
-            check_first_file(files, job.options)  # report a misspelled column as such
+            planning.check_first_file(files, job.options)  # report a misspelled column as such
             change = f"{name}={before!r:.200}, now it is {value!r:.200}"
         raise DataError(
             f"{job.output!r} was started with {change}, and results must not be mixed. {_NEXT_STEP}"
@@ -132,7 +125,7 @@ def _check_versions(
     job: Job, files: list[InputFile], names: list[str], finished: dict[str, ShardResult]
 ) -> None:
     """Raise a DataError if the output contains results of files that changed, or other files."""
-    uris = {file_digest(job, file): file.uri for file in files}
+    uris = {planning.file_digest(job, file): file.uri for file in files}
     for name in names:
         if digest_of(name) in uris:
             continue

@@ -171,9 +171,9 @@ class _Run:
         self._job, self._engine = manifest.job, engine
         self._summary = JobSummary(self._job.output, manifest.ignored)
         self._start = time.monotonic()
-        self._finished = manifest.finished
-        for result in self._finished.values():
+        for result in manifest.finished.values():
             self._summary.add(result)
+        self._finished = set(manifest.finished)
         self._summary.shards = self._summary.shards_skipped = self._done = len(self._finished)
         self._rows_before = self._summary.rows
         self._complete = manifest.complete_files()
@@ -239,7 +239,7 @@ class _Run:
             return self._tasks_of(PlannedFile(task.file, result.groups))
         if result.shard is not None:
             self._summary.add(result.shard)
-            self._finished[task.name] = result.shard
+            self._finished.add(task.name)
             self._new_bytes += size
         else:
             name = task.shard.name if task.shard else ""
@@ -283,7 +283,7 @@ class _Run:
             filesystem.write_bytes(path, content.encode("utf-8", "replace"))
             if summary.unreadable:
                 return summary
-            different = self._finished.keys() ^ set(output_names(self._job))
+            different = self._finished.symmetric_difference(output_names(self._job))
             if different:
                 filesystem.remove(success)  # of a job with other inputs
                 raise JobStoppedError(
@@ -338,16 +338,16 @@ def estimate(
     for file in planned:
         if file.error:
             continue
-        if not row_seconds or (file.groups is None and not row_bytes):
+        if not row_seconds or (file.is_text and not row_bytes):
             sample, file_row_bytes = _sample(file, options)
             row_seconds = row_seconds or _measure_seconds(sample, scorer)
             row_bytes = row_bytes or file_row_bytes
-        if file.groups is not None:
-            rows += sum(file.groups)
-        elif row_bytes:
-            rows += round(file.file.size / row_bytes)
-        size = planning.shard_bytes(file.file, options)
-        shards += -(-file.file.size // size) if file.is_text else len(make_shards(job, file))
+        if file.is_text:
+            rows += round(file.file.size / row_bytes) if row_bytes else 0
+            shards += math.ceil(file.file.size / planning.shard_bytes(file.file, options))
+        else:
+            rows += sum(file.groups or ())
+            shards += len(make_shards(job, file))
     core_seconds = rows * row_seconds
     workers = min(engine.workers or num_cores(), max(1, shards))
     errors = [file.error for file in planned if file.error]
