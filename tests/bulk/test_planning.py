@@ -12,6 +12,7 @@ from corpora import OPTIONS, reviews, write
 from hypothesis import given
 from hypothesis import strategies as st
 
+from capsar.bulk import planning
 from capsar.bulk.filesystem import InputFile, stat
 from capsar.bulk.job import Job
 from capsar.bulk.manifest import open_manifest
@@ -105,8 +106,8 @@ def test_metadata_of_each_file_is_read_once_and_in_order(
     write(tmp_path / "in" / "b.csv", ["good"])
     (tmp_path / "in" / "d.parquet").write_bytes(b"torn")
     opened: list[str] = []
-    read = pq.read_metadata
-    monkeypatch.setattr(pq, "read_metadata", lambda file: (opened.append("x"), read(file))[1])
+    read = planning.open_parquet
+    monkeypatch.setattr(planning, "open_parquet", lambda f: (opened.append("x"), read(f))[1])
     manifest = open_manifest(Job.make(OPTIONS, str(tmp_path / "out")), [str(tmp_path / "in")])
     assert [Path(planned.file.uri).name[0] for planned in manifest.planned] == list("abcd")
     assert [planned.groups for planned in manifest.planned] == [(3,), None, (3,), None]

@@ -20,6 +20,7 @@ from itertools import chain, repeat
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import unquote
 
 from pyarrow import NativeFile, fs, memory_map
 
@@ -62,7 +63,8 @@ def is_local(uri: str) -> bool:
 def normalize(uri: str) -> str:
     """Return the canonical form of a URI, from which output names are derived."""
     if is_local(uri):
-        return os.path.abspath(uri.removeprefix("file://"))  # noqa: PTH100  (keeps links)
+        path = unquote(uri.removeprefix("file://")) if "://" in uri else os.path.expanduser(uri)  # noqa: PTH111
+        return os.path.abspath(path)  # noqa: PTH100  (keeps links)
     path, mark, settings = _split(uri)
     return path.rstrip("/") + mark + settings
 
@@ -76,6 +78,22 @@ def join(folder: str, *names: str) -> str:
 def base_name(uri: str) -> str:
     """Return the last part of a URI."""
     return posixpath.basename(_split(uri)[0])
+
+
+def parent(uri: str) -> str:
+    """Return the URI of the folder of a file."""
+    path, mark, settings = _split(uri)
+    return posixpath.dirname(path) + mark + settings
+
+
+def real_path(uri: str) -> str:
+    """Return the path of a local file without links, and other URIs as they are."""
+    return os.path.realpath(normalize(uri)) if is_local(uri) else uri
+
+
+def has_job(folder: str) -> bool:
+    """Return whether a folder is the output of a job."""
+    return "job.json" in list_names(join(folder, JOB_FOLDER))
 
 
 def _split(uri: str) -> tuple[str, str, str]:
@@ -113,24 +131,26 @@ def open_input(uri: str) -> NativeFile:
 def list_inputs(uri: str) -> list[InputFile]:
     """Return a file, all files below a folder, or the files that match a pattern, sorted.
 
-    Files and folders whose names begin with `.`, `_` or `~` are ignored, and the output of jobs in
-    subfolders.
+    A pattern also matches folders. Files and folders whose names begin with `.`, `_` or `~` are
+    ignored.
 
     Raises:
         DataError: If there are none.
     """
     filesystem, path = _locate(uri)
-    kind, pattern = retry(uri, lambda: filesystem.get_file_info(path)).type, base_name(uri)
-    if kind == fs.FileType.File:
-        found = [retry(uri, lambda: stat(uri))]
-    elif kind == fs.FileType.Directory:
-        found = _list_below(uri, recursive=True)
-    elif any(sign in pattern for sign in "*?["):
-        path, mark, settings = _split(uri)
-        below = _list_below(path[: -len(pattern)] + mark + settings or "/", recursive=False)
-        found = [file for file in below if fnmatch.fnmatch(base_name(file.uri), pattern)]
-    else:
-        raise DataError(f"There is no file or folder {uri!r}")
+    try:
+        kind = retry(uri, lambda: filesystem.get_file_info(path)).type
+        if kind == fs.FileType.File:
+            found = [retry(uri, lambda: stat(uri))]
+        elif kind == fs.FileType.Directory:
+            found = _list_below(uri)
+        elif any(sign in base_name(uri) for sign in "*?["):
+            found = _list_below(parent(uri), base_name(uri))
+        else:
+            raise DataError(f"There is no file or folder {uri!r}")
+    except UnicodeError as error:
+        name = getattr(error, "object", uri)
+        raise DataError(f"The file name {name!r:.200} is not UTF-8. Rename the file.") from error
     if not found:
         raise DataError(f"There are no files in {uri!r}")
     return sorted(found, key=lambda file: file.uri)
@@ -259,21 +279,21 @@ def _upload(uri: str, data: Any) -> None:  # noqa: ANN401
         raise
 
 
-def _list_below(folder: str, *, recursive: bool) -> list[InputFile]:
+def _list_below(folder: str, pattern: str = "") -> list[InputFile]:
+    """Return all files below a folder, or those directly in it, or in folders, that match."""
     folder = normalize(folder)
     filesystem, root = _locate(folder)
-    selector = fs.FileSelector(root, recursive=recursive)
-    entries = retry(folder, lambda: filesystem.get_file_info(selector))
-    inside_job = f"/{JOB_FOLDER}/"
-    outputs = {entry.path.partition(inside_job)[0] for entry in entries if inside_job in entry.path}
-    outputs.discard(root)
+    selector = fs.FileSelector(root, recursive=not pattern)
     found = []
-    for entry in entries:
+    for entry in retry(folder, lambda: filesystem.get_file_info(selector)):
         inside = posixpath.relpath(entry.path, root)
         is_hidden = any(part[0] in "._~" for part in inside.split("/"))
-        is_output = posixpath.dirname(entry.path) in outputs
-        if entry.is_file and not is_hidden and not is_output:
+        if is_hidden or not fnmatch.fnmatch(inside, pattern or "*"):
+            continue
+        if entry.is_file:
             found.append(_input_file(join(folder, inside), filesystem, entry))
+        elif pattern:
+            found += _list_below(join(folder, inside))
     return found
 
 

@@ -19,7 +19,7 @@ from capsar.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-LAYOUT = 4
+LAYOUT = 5
 """Version of the output layout. Increase it when columns, names or files change."""
 
 

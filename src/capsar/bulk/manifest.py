@@ -53,14 +53,11 @@ class JobManifest:
     ignored: list[str]
     """Input files of unknown format."""
 
-    def complete_files(self) -> set[str]:
-        """Return the digests of the files whose shards are all finished."""
-        found = Counter((digest_of(n), result.num_shards) for n, result in self.finished.items())
-        return {digest for (digest, num_shards), number in found.items() if number == num_shards}
-
 
 def open_manifest(job: Job, inputs: Sequence[str]) -> JobManifest:
-    """Plan a new job, or resume the job of an existing output folder. Change only the manifest.
+    """Plan a new job, or resume the job of an existing output folder.
+
+    Only the manifest is changed, and output of files that were replaced is removed.
 
     Raises:
         DataError: If the output folder belongs to another job or to other input.
@@ -86,6 +83,12 @@ def open_manifest(job: Job, inputs: Sequence[str]) -> JobManifest:
     finished = _read_results(job, names)
     _check_versions(job, files, names, finished)
     return JobManifest(job, planned or plan_files(job, files), finished, ignored)
+
+
+def complete_files(finished: dict[str, ShardResult]) -> set[str]:
+    """Return the digests of the files whose shards are all finished."""
+    found = Counter((digest_of(name), result.num_shards) for name, result in finished.items())
+    return {digest for (digest, num_shards), number in found.items() if number == num_shards}
 
 
 def discard_manifest(job: Job) -> None:
@@ -123,7 +126,11 @@ def _check_same(job: Job, stored: dict[str, Any], files: list[InputFile]) -> Non
 def _check_versions(
     job: Job, files: list[InputFile], names: list[str], finished: dict[str, ShardResult]
 ) -> None:
-    """Raise a DataError if the output contains results of files that changed, or other files."""
+    """Raise a DataError if the output contains results of files that changed, or other files.
+
+    A file that could not be read completely can be replaced: what was read of it is removed.
+    """
+    complete = complete_files(finished)
     uris = {planning.file_digest(job, file): file.uri for file in files}
     for name in names:
         if digest_of(name) in uris:
@@ -132,6 +139,10 @@ def _check_versions(
         if name in finished:
             uri = finished[name].uri
             is_input = uri in uris.values()
+            if is_input and digest_of(name) not in complete:
+                filesystem.remove(filesystem.join(job.output, name))
+                del finished[name]
+                continue
             reason = (
                 f"{uri!r} {'has changed' if is_input else 'is not among the inputs any more'} "
                 f"since {job.output!r} was started, which contains results of it"

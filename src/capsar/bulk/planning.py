@@ -13,11 +13,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from capsar.bulk import filesystem
-from capsar.bulk.rows import check_file, file_format, group_ranges, group_sizes
-from capsar.errors import DataError
+from capsar.bulk.rows import check_file, file_format, group_ranges, group_sizes, open_parquet
+from capsar.errors import DataError, FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,6 +29,8 @@ _SHARDS_PER_FILE = 32
 _MIN_SHARD_BYTES = 62_500
 _MIN_SHARD_ROWS = 100
 """Small files have this many shards of at least this size, so that all cores can work."""
+_OUTPUT = re.compile(r"-[0-9a-f]{16}-\d{12}\.parquet$")
+"""The end of the name of an output file."""
 _UNSAFE = re.compile(r"[^\w-]+", re.ASCII)
 _MAX_PARTS = 16
 """Into how many shards a row group is divided at most: each reads it from the start."""
@@ -73,45 +74,65 @@ class PlannedFile:
 def find_files(inputs: Sequence[str], output: str) -> tuple[list[InputFile], list[str]]:
     """Return the supported files of the inputs, and the URIs of the others, sorted.
 
-    Parquet files in the output folder are not inputs, even if it is an input folder.
+    Parquet files in the output folder are not inputs, even if it is an input folder, nor are the
+    outputs of other jobs, unless an input has nothing else. A file that is found twice, by a link,
+    is read once.
 
     Raises:
         DataError: If an input does not exist, or is a file of an unknown format.
     """
-    uris = [filesystem.normalize(uri) for uri in inputs]
-    found = {file.uri: file for uri in uris for file in filesystem.list_inputs(uri)}
-    files: list[InputFile] = []
-    ignored: list[str] = []
-    for uri, file in sorted(found.items()):
-        name = filesystem.base_name(uri)
-        if name.endswith(".parquet") and uri == filesystem.join(output, name):
-            continue
-        try:
-            file_format(uri)
-            files.append(file)
-        except DataError:
-            if uri in uris:
-                raise
-            ignored.append(uri)
+    files: dict[str, InputFile] = {}
+    ignored: set[str] = set()
+    own = filesystem.real_path(output) if output else None
+    for uri in map(filesystem.normalize, inputs):
+        supported: dict[InputFile, str] = {}
+        for file in filesystem.list_inputs(uri):
+            path = filesystem.real_path(file.uri)
+            try:
+                is_parquet = file_format(file.uri)[0] == "parquet"
+            except DataError:
+                if file.uri == uri:
+                    raise
+                ignored.add(file.uri)
+                continue
+            if not is_parquet or filesystem.parent(path) != own:
+                supported[file] = path
+        for file in _without_outputs(supported):
+            path = supported[file]
+            if path == file.uri or path not in files:
+                files[path] = file
     if not files:
         raise DataError(f"No file in {', '.join(map(repr, inputs))} has a supported format")
-    return files, ignored
+    return sorted(files.values(), key=lambda file: file.uri), sorted(ignored)
+
+
+def _without_outputs(files: Iterable[InputFile]) -> list[InputFile]:
+    """Return files without the outputs of jobs; all of them if there are no others."""
+    named = [file for file in files if _OUTPUT.search(filesystem.base_name(file.uri))]
+    folders = {filesystem.parent(file.uri) for file in named}
+    jobs = {folder for folder in folders if filesystem.has_job(folder)}
+    outputs = {file for file in named if filesystem.parent(file.uri) in jobs}
+    return [file for file in files if file not in outputs] or list(files)
 
 
 def check_first_file(files: Sequence[InputFile], options: ScoreOptions) -> None:
     """Check columns and encoding of the first file, so that a wrong option fails at once.
 
+    A file that is empty or damaged is reported by the job, which continues with the others.
+
     Raises:
         DataError: If a column is missing, or the text is not in the encoding of the options.
     """
-    uri = files[0].uri
+    uri = next((file for file in files if file.size), files[0]).uri
     try:
         filesystem.retry(uri, lambda: check_file(uri, options))
     except DataError as error:
+        if isinstance(error, FormatError) and len(files) > 1:
+            return
         message = str(error)
         raise DataError(message if uri in message else f"{uri}: {message}") from error
     except (pa.ArrowException, OSError):
-        return  # a damaged file is reported by the job, which continues with the others
+        return
 
 
 def plan_files(job: Job, files: Iterable[InputFile]) -> list[PlannedFile]:
@@ -122,20 +143,20 @@ def plan_files(job: Job, files: Iterable[InputFile]) -> list[PlannedFile]:
     def plan(file: PlannedFile) -> PlannedFile:
         source = converted_path(job, file.file) if file.is_text else file.file.uri
         try:
-            metadata = filesystem.retry(source, lambda: _read_metadata(source))
+            groups, schema = filesystem.retry(source, lambda: _read_metadata(source))
         except (pa.ArrowException, OSError) as error:
             return file if file.is_text else replace(file, error=f"{source}: {error}")
-        schema = metadata.schema.to_arrow_schema()
-        return replace(file, groups=tuple(group_sizes(metadata)), schema=schema)
+        return replace(file, groups=groups, schema=schema)
 
     with ThreadPoolExecutor(_NUM_THREADS) as pool:
         planned.update((file.file.uri, file) for file in pool.map(plan, divisible))
     return list(planned.values())
 
 
-def _read_metadata(uri: str) -> pq.FileMetaData:
+def _read_metadata(uri: str) -> tuple[tuple[int, ...], pa.Schema]:
     with filesystem.open_input(uri) as stream:
-        return pq.read_metadata(stream)
+        file = open_parquet(stream)
+        return tuple(group_sizes(file.metadata)), file.schema_arrow
 
 
 def kept_schema(planned: Iterable[PlannedFile], options: ScoreOptions) -> pa.Schema:
@@ -187,7 +208,7 @@ def make_shards(job: Job, planned: PlannedFile) -> list[Shard]:
 def _row_ranges(groups: Sequence[int], rows_per_shard: int) -> list[tuple[int, int]]:
     """Divide large row groups and combine small ones."""
     pieces: list[int] = []
-    for rows in groups:
+    for rows in filter(None, groups):  # two shards must not start at the same row
         parts = min(_MAX_PARTS, max(1, rows // rows_per_shard))
         pieces += [rows * (i + 1) // parts - rows * i // parts for i in range(parts)]
     merged: list[int] = []

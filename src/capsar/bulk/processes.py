@@ -41,7 +41,7 @@ class WorkerProcess:
         """
         self.connection, theirs = Pipe()
         fd = str(theirs.fileno())
-        modules = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        modules = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p and isinstance(p, str))}
         self._process = subprocess.Popen(  # noqa: S603  (this program)
             [sys.executable, "-P", "-c", f"from {module} import main; main()", fd],
             stdin=subprocess.DEVNULL,

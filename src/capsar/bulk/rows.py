@@ -16,6 +16,7 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from capsar.bulk import filesystem
@@ -26,7 +27,6 @@ from capsar.schema import find_mentions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import BinaryIO
 
     from capsar.bulk.job import ScoreOptions
     from capsar.data.tables import FieldsOrError
@@ -107,13 +107,9 @@ def check_file(uri: str, options: ScoreOptions) -> None:
         head = b"" if kind == "xlsx" else stream.peek()
         head = head[: head.rfind(b"\n") + 1] or head  # the last line may be incomplete
         _check_encoding(head, options.encoding)
-        if kind != "jsonl":
-            _open_records(stream, uri, options)
-            return
-    if re.match(rb"\s*\[\s*{", head):
-        raise DataError(
-            "The file is a JSON array. Write one object per line, for example with `jq -c '.[]'`."
-        )
+        _open_records(stream, uri, options)
+    if kind != "jsonl":
+        return
     records = read_objects(io.BytesIO(head), uri, encoding=options.encoding)
     found = [name for _, record in records if isinstance(record, dict) for name in record]
     if found:
@@ -127,10 +123,17 @@ def _open(uri: str) -> io.BufferedReader:
     return io.BufferedReader(stream, _HEAD_BYTES)
 
 
-def _open_records(stream: BinaryIO, uri: str, options: ScoreOptions) -> Iterator[FieldsOrError]:
+def _open_records(
+    stream: io.BufferedReader, uri: str, options: ScoreOptions
+) -> Iterator[FieldsOrError]:
     """Return the records of a CSV, Excel or JSON Lines file; check the columns if it has any."""
     kind, _ = file_format(uri)
     if kind == "jsonl":
+        if re.match(rb"(\xef\xbb\xbf)?\s*\[\s*{", stream.peek()):
+            raise DataError(
+                "The file is a JSON array. Write one object per line, for example with "
+                "`jq -c '.[]'`."
+            )
         return read_objects(stream, uri, encoding=options.encoding)
     header, records = open_table(stream, uri, kind=kind, encoding=options.encoding)
     _check_columns(header, options)
@@ -227,13 +230,21 @@ def _as_string(value: object) -> str | None:
 
 
 def _cast(table: pa.Table, schema: pa.Schema | None) -> pa.Table:
-    """Return kept columns with the types of the output."""
+    """Return kept columns with the types of the output, if no value changes."""
 
     def convert(field: pa.Field) -> Any:  # noqa: ANN401  (Arrow has no types)
         column = table.column(field.name)
+        if column.type == field.type:
+            return column
         if pa.types.is_nested(column.type) and field.type == pa.string():
             return pa.array(map(_as_string, column.to_pylist()), field.type)
-        return column.cast(field.type)
+        found = column.cast(field.type)
+        if field.type == pa.string() or pa.types.is_null(column.type):
+            return found
+        is_date = pa.types.is_integer(column.type) and pa.types.is_temporal(field.type)
+        if is_date or _without_nan(found.cast(column.type)) != _without_nan(column):
+            raise pa.ArrowInvalid(f"{field.name} has type {column.type}")
+        return found
 
     if schema is None or table.schema == schema:
         return table
@@ -241,7 +252,16 @@ def _cast(table: pa.Table, schema: pa.Schema | None) -> pa.Table:
         return pa.table([convert(field) for field in schema], schema=schema)
     except pa.ArrowException as error:
         types = ", ".join(f"{field.name} {field.type}" for field in schema)
-        raise DataError(f"The kept columns cannot be converted to {types}: {error}") from error
+        raise DataError(
+            f"The kept columns cannot be converted to {types}, as in the output: {error}"
+        ) from error
+
+
+def _without_nan(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column with null for NaN, which is not equal to itself."""
+    if not pa.types.is_floating(column.type):
+        return column
+    return pc.if_else(pc.is_nan(column), None, column)
 
 
 def write_converted(
@@ -269,6 +289,12 @@ def write_converted(
     return group_sizes(pq.read_metadata(path))
 
 
+def open_parquet(stream: pa.NativeFile) -> pq.ParquetFile:
+    """Open a Parquet file; the old timestamps of Spark must not overflow as nanoseconds."""
+    options = {"buffer_size": 1 << 20, "pre_buffer": False}
+    return pq.ParquetFile(stream, coerce_int96_timestamp_unit="us", **options)
+
+
 def group_sizes(metadata: pq.FileMetaData) -> list[int]:
     """Return the number of rows in each row group."""
     return [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
@@ -289,7 +315,7 @@ def read_parquet(
         OSError, pyarrow.ArrowException: If the file cannot be read.
     """
     with filesystem.open_input(uri) as stream:
-        file = pq.ParquetFile(stream, buffer_size=1 << 20, pre_buffer=False)
+        file = open_parquet(stream)
         is_converted = _ROW.name in file.schema_arrow.names
         columns = [_ROW.name, *options.keep] if is_converted else options.columns
         if not is_converted:
@@ -322,7 +348,7 @@ def table_batch(table: pa.Table, options: ScoreOptions, first_row: int = 0) -> R
         texts = _text_values(table.column(options.text_column), options.text_column)
         aspects: list[object] = [None] * len(texts)
         if options.aspect_column is not None:
-            aspects = table.column(options.aspect_column).to_pylist()
+            aspects = list(map(_to_python, table.column(options.aspect_column)))
         pairs = enumerate(zip(texts, aspects, strict=True), first_row)
         rows = [check_row(*pair, f"row {number}", options) for number, pair in pairs]
     kept = table.select(list(options.keep))
@@ -347,6 +373,14 @@ def _text_values(column: pa.ChunkedArray, name: str) -> list[str | None]:
     except pa.ArrowNotImplementedError:
         raise DataError(f"The column {name!r} has type {column.type}, expected text") from None
     return [None if value is None else value.decode("utf-8", "surrogateescape") for value in values]
+
+
+def _to_python(value: pa.Scalar) -> Any:  # noqa: ANN401
+    """Return a value; one that is not UTF-8 becomes a character that no text contains."""
+    try:
+        return value.as_py()
+    except UnicodeDecodeError:
+        return "\ufffd"
 
 
 def check_row(text: object, aspects: object, location: str, options: ScoreOptions) -> InputRow:

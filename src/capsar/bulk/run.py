@@ -10,15 +10,24 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from capsar.bulk import filesystem, planning
 from capsar.bulk.executors import LocalEngine, Pool, RayEngine, RetryPolicy
 from capsar.bulk.job import Job, ScoreOptions
-from capsar.bulk.manifest import SUCCESS, SUMMARY, discard_manifest, open_manifest, output_names
+from capsar.bulk.manifest import (
+    SUCCESS,
+    SUMMARY,
+    complete_files,
+    discard_manifest,
+    open_manifest,
+    output_names,
+)
 from capsar.bulk.planning import PlannedFile, make_shards
 from capsar.bulk.rows import file_format, read_parquet, read_text
 from capsar.bulk.scoring import Scorer
 from capsar.bulk.worker import Task, WorkerSetup, make_run_id, remove_scratch
-from capsar.errors import ArtifactError, CapsarError, ConfigError
+from capsar.errors import ArtifactError, CapsarError, ConfigError, DataError
 from capsar.inference.sessions import num_cores
 
 if TYPE_CHECKING:
@@ -176,7 +185,7 @@ class _Run:
         self._finished = set(manifest.finished)
         self._summary.shards = self._summary.shards_skipped = self._done = len(self._finished)
         self._rows_before = self._summary.rows
-        self._complete = manifest.complete_files()
+        self._complete = complete_files(manifest.finished)
         self._new_bytes = self._bytes_left = 0
         self.tasks = [task for planned in manifest.planned for task in self._tasks_of(planned)]
 
@@ -332,46 +341,69 @@ def estimate(
     job = Job.make(options, "")
     files, _ = planning.find_files(_uris(inputs), "")
     planning.check_first_file(files, options)
-    planned = planning.plan_files(job, files)
-    scorer, row_bytes, row_seconds = Scorer(options), 0.0, 0.0
+    scorer, row_seconds = Scorer(options), 0.0
     rows = shards = 0
-    for file in planned:
-        if file.error:
+    unreadable: list[str] = []
+    samples: dict[tuple[str, str | None], _Sample] = {}
+    for file in planning.plan_files(job, files):
+        kind = file_format(file.file.uri)
+        sample = samples.get(kind, _Sample())
+        try:
+            if file.error:
+                raise DataError(file.error)
+            if not sample.rows:
+                sample = samples[kind] = _sample(file, options)
+        except (DataError, OSError, pa.ArrowException) as error:
+            unreadable.append(
+                str(error) if file.file.uri in str(error) else f"{file.file.uri}: {error}"
+            )
             continue
-        if not row_seconds or (file.is_text and not row_bytes):
-            sample, file_row_bytes = _sample(file, options)
-            row_seconds = row_seconds or _measure_seconds(sample, scorer)
-            row_bytes = row_bytes or file_row_bytes
-        if file.is_text:
-            rows += round(file.file.size / row_bytes) if row_bytes else 0
-            shards += math.ceil(file.file.size / planning.shard_bytes(file.file, options))
-        else:
+        row_seconds = row_seconds or _measure_seconds(sample.rows, scorer)
+        if not file.is_text:
             rows += sum(file.groups or ())
             shards += len(make_shards(job, file))
+            continue
+        file_rows = round(file.file.size / sample.file_bytes) if sample.rows else 0
+        rows += file_rows
+        size = planning.shard_bytes(file.file, options)
+        shards += max(1, math.ceil(file_rows * sample.row_bytes / size))
     core_seconds = rows * row_seconds
     workers = min(engine.workers or num_cores(), max(1, shards))
-    errors = [file.error for file in planned if file.error]
-    num_files = len(planned) - len(errors)
-    return JobEstimate(num_files, rows, shards, core_seconds / workers, core_seconds / 3600, errors)
+    num_files, seconds = len(files) - len(unreadable), core_seconds / workers
+    return JobEstimate(num_files, rows, shards, seconds, core_seconds / 3600, unreadable)
 
 
-def _sample(file: PlannedFile, options: ScoreOptions) -> tuple[list[InputRow], float]:
-    """Return the first rows of a file, and the bytes per row of a text file, or 0."""
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """The first rows of a file, and the size of all that were read."""
+
+    rows: list[InputRow] = field(default_factory=list)
+    file_bytes: float = 0.0
+    """Bytes of a row in the file, which may be compressed."""
+    row_bytes: float = 0.0
+    """Bytes of a row, estimated from its text: other columns and separators are about a quarter."""
+
+
+def _sample(file: PlannedFile, options: ScoreOptions) -> _Sample:
+    """Read a file for some seconds. Only the size of text files is estimated."""
+    uri = file.file.uri
     if not file.is_text:
-        batch = next(read_parquet(file.file.uri, 0, sum(file.groups or ()), options, None), None)
-        return (batch.rows if batch else []), 0.0
+        batch = next(read_parquet(uri, 0, sum(file.groups or ()), options, None), None)
+        return _Sample(batch.rows if batch else [])
     rows: list[InputRow] = []
     num_rows = num_bytes = 0
     start = time.monotonic()
-    for batch in read_text(file.file.uri, options, None):
+    for batch in read_text(uri, options, None):
         rows = rows or batch.rows
         num_rows += len(batch.rows)
         num_bytes += sum(len(row.text.encode()) for row in batch.rows)
         if num_rows and time.monotonic() - start > _SAMPLE_SECONDS:
-            # Besides the texts, a record has other columns and separators: a quarter, roughly.
-            compression = _COMPRESSION if file_format(file.file.uri)[1] else 1.0
-            return rows, max(1.0, 1.25 * num_bytes / num_rows / compression)
-    return rows, file.file.size / num_rows if num_rows else 0.0
+            row_bytes = max(1.0, 1.25 * num_bytes / num_rows)
+            return _Sample(
+                rows, row_bytes / (_COMPRESSION if file_format(uri)[1] else 1), row_bytes
+            )
+    num_rows = max(1, num_rows)
+    return _Sample(rows, file.file.size / num_rows, 1.25 * num_bytes / num_rows)
 
 
 def _measure_seconds(rows: list[InputRow], scorer: Scorer) -> float:

@@ -170,7 +170,7 @@ class Worker:
                 self._report(0)  # converting a large file takes longer than a worker may be silent
                 yield batch
             _check_unchanged(file)
-        except (OSError, pa.ArrowException, DataError, MissingExtraError) as error:
+        except (OSError, pa.ArrowException, DataError, MissingExtraError, UnicodeError) as error:
             message = str(error)
             reason = message if file.uri in message else f"{file.uri}: {message}"
             raise _UnreadableError(reason) from error

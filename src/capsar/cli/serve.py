@@ -77,7 +77,7 @@ def serve_command(  # noqa: PLR0913
         backend=backend,
         host=host,
         port=port,
-        root_path=root_path.rstrip("/"),
+        root_path=f"/{root_path.strip('/')}".rstrip("/"),
         proxies=proxies,
         api_keys=read_api_keys(api_keys) if api_keys else None,
         origins=tuple(allow_origin or ()),

@@ -33,7 +33,7 @@ HEADER = {"csv": "line 1 (the header)", "xlsx": "row 1 (the header)"}
 _OPTIONS = ("text", "aspect", "polarity")
 """Fields whose column is named by a command-line option: --text-column and so on."""
 
-_MAX_FIELD_CHARS = 2**20
+_MAX_FIELD_CHARS = MAX_RECORD_BYTES
 """How far the parser looks for the end of a quoted field."""
 
 FieldsOrError = tuple[str, dict[str, Any] | FormatError]

@@ -30,14 +30,9 @@ from capsar.sentences import split_sentences
 from capsar.serve import schemas
 from capsar.serve.batcher import Batcher
 from capsar.serve.metrics import CONTENT_TYPE, Metrics
-from capsar.serve.middleware import (
-    API_PATHS,
-    LOG_FIELDS,
-    LimitMiddleware,
-    RequestMiddleware,
-    busy_response,
-)
+from capsar.serve.middleware import LOG_FIELDS, LimitMiddleware, RequestMiddleware, busy_response
 from capsar.serve.schemas import error_response
+from capsar.serve.settings import API_PATHS
 from capsar.version import __version__
 
 if TYPE_CHECKING:
@@ -210,9 +205,8 @@ def create_app(settings: Settings) -> ASGIApp:
     _add_routes(app, service)
     app.mount("/page", StaticFiles(directory=_PAGE))
     routes = frozenset(getattr(route, "path", "") for route in app.routes)
-    for path, status in product(
-        API_PATHS, (500, 504)
-    ):  # alerts need a value before the first error
+    # Alerts need a value before the first error.
+    for path, status in product(API_PATHS, (500, 504)):
         service.metrics.requests.labels(path, status)
     layers: ASGIApp = LimitMiddleware(app, service.batcher, settings)
     if settings.origins:

@@ -15,7 +15,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 
 from capsar.serve.schemas import error_response
-from capsar.serve.settings import BODY_BYTES
+from capsar.serve.settings import API_PATHS, BODY_BYTES
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -34,8 +34,6 @@ _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/=+@-]{1,128}")
 _QUIET_ROUTES = {"/healthz", "/readyz", "/metrics"}
 _PROTECTED = ("/v1/", "/metrics")
 _PUBLIC = "/v1/openapi.json"
-API_PATHS = ("/v1/analyze", "/v1/classify", "/v1/explain")
-"""Routes of requests for work."""
 
 
 def busy_response(batcher: Batcher) -> Response:

@@ -22,6 +22,8 @@ ASPECTS = 64
 """Maximum given aspects of one text."""
 BODY_BYTES = 524_288
 """Maximum bytes of a request's body."""
+API_PATHS = ("/v1/analyze", "/v1/classify", "/v1/explain")
+"""Routes of requests for work."""
 _MODEL = re.compile(r"(?:([^/=]+)=)?(.+)")
 """A model with or without its name; a folder can contain `=` too."""
 _KEY_LINE = re.compile(r"([0-9a-fA-F]{64})\s+(\S+)\s*")
@@ -95,8 +97,6 @@ class Settings:
                 raise ConfigError(
                     f"--allow-origin takes an origin such as https://shop.example, got {origin!r}"
                 )
-        if self.root_path and not self.root_path.startswith("/"):
-            raise ConfigError(f"--root-path takes a path such as /absa, got {self.root_path!r}")
         if not self.models or len(self.sources) < len(self.models):
             raise ConfigError("--model needs one or several models with different names")
 
