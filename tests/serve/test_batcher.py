@@ -126,6 +126,29 @@ def test_only_the_faulty_request_of_a_batch_fails() -> None:
     with_batcher(play)
 
 
+def test_results_do_not_wait_for_the_reruns_of_a_failed_batch() -> None:
+    """After a failed batch, each request runs alone; the last one waits for the first result."""
+    first_is_done = threading.Event()
+
+    def run(tasks: Sequence[Task]) -> list[bytes]:
+        texts = [task.text for task in tasks]
+        if "bad" in texts:
+            raise DataError("bad is bad")
+        assert texts != ["last"] or first_is_done.wait(5)
+        return [text.encode() for text in texts]
+
+    async def play() -> None:
+        batcher = Batcher(run, threads=1, queue_chars=1000, deadline=1, metrics=Metrics())
+        first, bad, last = (send(batcher, text) for text in ("first", "bad", "last"))
+        first.add_done_callback(lambda _: first_is_done.set())
+        assert await last == [b"last"]
+        assert await first == [b"first"]
+        with pytest.raises(DataError):
+            await bad
+
+    asyncio.run(play())
+
+
 def test_cancelled_requests_are_not_run() -> None:
     async def play(batcher: Batcher, recorder: Recorder) -> None:
         first = await block(batcher, recorder)

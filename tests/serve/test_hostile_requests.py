@@ -88,6 +88,27 @@ def test_invalid_body_does_not_block_the_event_loop() -> None:
     assert max(gaps) < 0.5, max(gaps)
 
 
+def test_refused_explanations_do_not_block_the_event_loop() -> None:
+    """Their long texts are split into sentences before they are refused."""
+    app = create_app(Settings(models=("fast",), threads=1))
+    gaps = [0.0]
+
+    async def beat() -> None:
+        while True:
+            start = time.perf_counter()
+            await asyncio.sleep(0.01)
+            gaps.append(time.perf_counter() - start)
+
+    async def run() -> None:
+        beats = asyncio.create_task(beat())
+        content = {"text": "e.g. " * 4000, "aspect": "none"}
+        await asyncio.gather(*(status_of(app, "/v1/explain", content) for _ in range(20)))
+        beats.cancel()
+
+    asyncio.run(run())
+    assert max(gaps) < 0.5, max(gaps)
+
+
 def test_hash_of_an_empty_key_is_refused(tmp_path: Path) -> None:
     """`key=$(openssl …)` without openssl writes it, and then nobody needs a key."""
     path = tmp_path / "keys.txt"

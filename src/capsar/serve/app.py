@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
 from http.client import responses
@@ -58,6 +59,7 @@ class Service:
         sources, backend = settings.sources, settings.backend
         self.analyzers = {name: load(source, backend=backend) for name, source in sources.items()}
         self._works = True
+        self._pool = ThreadPoolExecutor(1, "capsar-split")  # one: more would delay the event loop
         self.batcher = Batcher(
             self._run_tasks,
             threads=settings.num_threads,
@@ -72,7 +74,10 @@ class Service:
         if model not in self.analyzers:
             known = ", ".join(self.analyzers)
             return error_response(422, f"model: this service has {known}, not {model[:100]!r}")
-        tasks = body.tasks(model)
+        if isinstance(body, schemas.ExplainRequest):  # it splits a long text into sentences
+            tasks = await asyncio.get_running_loop().run_in_executor(self._pool, body.tasks, model)
+        else:
+            tasks = body.tasks(model)
         chars = sum(task.chars for task in tasks)
         request.scope[LOG_FIELDS] |= {"model": model, "texts": len(tasks), "chars": chars}
         limit = self.settings.queue_chars

@@ -112,7 +112,7 @@ class Batcher:
 
     def __post_init__(self) -> None:
         self._pool = ThreadPoolExecutor(self.threads, "capsar")
-        self._workers: dict[asyncio.Task[None], float] = {}  # when each started its batch
+        self._workers: dict[asyncio.Task[None] | None, float] = {}  # when each started its batch
         self._queue: deque[_Request] = deque()
         self._pending_chars = 0  # of all requests that are queued or in progress
         self._pending_slices = 0.0  # the first slice of each of them
@@ -130,10 +130,9 @@ class Batcher:
         if self._pending_slices + min(chars, self._slice_chars) > self.queue_chars:
             self._is_full = True
             return False
-        if chars <= self._slice_chars:
-            return True
         in_time = self._chars_per_second * self.threads * self.deadline / 2
-        return self._pending_chars + chars <= max(self.queue_chars, in_time)
+        fits = self._pending_chars + chars <= max(self.queue_chars, in_time)
+        return fits or chars <= self._slice_chars
 
     @property
     def is_full(self) -> bool:
@@ -203,14 +202,11 @@ class Batcher:
     async def _run_batches(self) -> None:
         """Run one batch after the other until the queue is empty."""
         worker = asyncio.current_task()
-        assert worker  # noqa: S101
         try:
             while batch := self._take():
                 self._start_worker()  # for the rest of the queue
                 self._workers[worker] = time.monotonic()
                 await self._run_batch(batch)
-                for request, _ in batch:
-                    self._finish_slice(request)
         finally:
             del self._workers[worker]
 
@@ -240,7 +236,7 @@ class Batcher:
         """Run a batch, or each request alone if that fails, so that only faulty requests fail."""
         loop = asyncio.get_running_loop()
         try:
-            batch, found, seconds = await loop.run_in_executor(self._pool, self._run_timed, batch)
+            left, found, seconds = await loop.run_in_executor(self._pool, self._run_timed, batch)
         except Exception as error:
             if len(batch) > 1:
                 for each in batch:
@@ -250,11 +246,13 @@ class Batcher:
                 _LOGGER.error("a batch failed", exc_info=error)
             if not batch[0][0].future.done():
                 batch[0][0].future.set_exception(error)
-            return
-        chars = sum(task.chars for request, part in batch for task in request.tasks[part])
-        results = iter(found)
-        self.metrics.observe_batch(len(found), chars, seconds)
-        self._recent_chars = _DECAY * self._recent_chars + chars
-        self._recent_seconds = _DECAY * self._recent_seconds + seconds
-        for request, part in batch:
-            request.results[part] = islice(results, len(request.tasks[part]))
+        else:
+            chars = sum(task.chars for request, part in left for task in request.tasks[part])
+            results = iter(found)
+            self.metrics.observe_batch(len(found), chars, seconds)
+            self._recent_chars = _DECAY * self._recent_chars + chars
+            self._recent_seconds = _DECAY * self._recent_seconds + seconds
+            for request, part in left:
+                request.results[part] = islice(results, len(request.tasks[part]))
+        for request, _ in batch:
+            self._finish_slice(request)

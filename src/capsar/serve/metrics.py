@@ -33,12 +33,8 @@ class LogFormatter(logging.Formatter):
         if not self._as_json:
             words = [event, *(f"{key}={value}" for key, value in fields.items())]
             return "\n".join([f"{time:%H:%M:%S} {' '.join(words)}", *error])
-        content = {
-            "time": time.isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "event": event,
-            "pid": record.process,
-        }
+        content: dict[str, object] = {"time": time.isoformat(timespec="milliseconds")}
+        content |= {"level": record.levelname.lower(), "event": event, "pid": record.process}
         return json.dumps(content | fields | ({"exception": error} if error else {}))
 
 
@@ -72,8 +68,7 @@ class Metrics:
         help_text = "Time from the headers of a request to the end of its response, without errors."
         self.latency = histogram("capsar_request_seconds", help_text, ("route",), buckets=_SECONDS)
         self.shed = counter("capsar_shed", "Requests rejected because the queue was full.")
-        help_text = "Requests dropped because the client disconnected or the deadline passed."
-        self.dropped = counter("capsar_dropped", help_text)
+        self.dropped = counter("capsar_dropped", "Requests ended by a disconnect or the deadline.")
         help_text = "Characters of work that are queued or in progress."
         self.queue_chars = Gauge("capsar_queue_chars", help_text, registry=registry)
         self._batch = (

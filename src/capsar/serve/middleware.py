@@ -33,7 +33,6 @@ _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/=+@-]{1,128}")
 """Request ids accepted from clients: no spaces, quotes or line ends, since they are logged."""
 _QUIET_ROUTES = {"/healthz", "/readyz", "/metrics"}
 _PROTECTED = ("/v1/", "/metrics")
-_PUBLIC = "/v1/openapi.json"
 
 
 def busy_response(batcher: Batcher) -> Response:
@@ -118,7 +117,7 @@ class LimitMiddleware:
     def _check_key(self, scope: Scope, headers: dict[bytes, bytes]) -> Response | None:
         """Return 401 for a missing or an unknown key, as in RFC 6750, section 3."""
         path, keys = _route_path(scope), self.settings.api_keys
-        if keys is None or not path.startswith(_PROTECTED) or path == _PUBLIC:
+        if keys is None or not path.startswith(_PROTECTED) or path == "/v1/openapi.json":
             return None
         scheme, _, key = headers.get(b"authorization", b"").partition(b" ")
         key = key.strip() if scheme.lower() == b"bearer" else b""
@@ -129,10 +128,7 @@ class LimitMiddleware:
         if not key:
             message = "This service requires an API key. Send the header Authorization: Bearer KEY."
             return error_response(401, message, headers={"www-authenticate": "Bearer"})
-        message = (
-            "The API key is not valid: it is mistyped or was revoked. Request a new key from the "
-            "operator of this service."
-        )
+        message = "The API key is not valid: mistyped or revoked. Request one from the operator."
         challenge = {"www-authenticate": 'Bearer error="invalid_token"'}
         return error_response(401, message, name="invalid_api_key", headers=challenge)
 
@@ -147,8 +143,7 @@ class LimitMiddleware:
             return busy_response(self.batcher)
         media_type = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
         if media_type != b"application/json" or b"content-encoding" in headers:
-            message = "Send JSON, with the header Content-Type: application/json."
-            return error_response(415, message)
+            return error_response(415, "Send JSON, with the header Content-Type: application/json.")
         return None
 
     def _limit_body(self, receive: Receive) -> Receive:
@@ -162,8 +157,7 @@ class LimitMiddleware:
                 async with asyncio.timeout_at(end):
                     message = await receive()
             except TimeoutError:
-                seconds = self.settings.body_timeout
-                reason = f"The body was not received in {seconds:g} s."
+                reason = f"The body was not received in {self.settings.body_timeout:g} s."
                 raise HTTPException(408, reason, {"connection": "close"}) from None
             left -= len(message.get("body", b""))
             if left < 0:

@@ -81,11 +81,7 @@ def _aspect_kind(content: Any) -> str | None:  # noqa: ANN401  (any JSON value)
 
 AspectInput = Annotated[
     Annotated[str, Tag(_NAME)] | Annotated[AspectOffsets, Tag(_OFFSETS)],
-    Discriminator(
-        _aspect_kind,
-        custom_error_type="aspect_type",
-        custom_error_message="must be a string, or an object with start and end",
-    ),
+    Discriminator(_aspect_kind, "aspect_type", "must be a string, or an object with start and end"),
 ]
 _Terms = Annotated[list[Annotated[str, Field(min_length=1, max_length=100)]], Field(max_length=50)]
 _Aspects = Annotated[list[AspectInput], Field(min_length=1, max_length=ASPECTS)]
@@ -278,10 +274,8 @@ class ModelInfo(_Response, json_schema_serialization_defaults_required=True):
     """SHA-256 of the manifest of the model; identifies its exact files."""
     classes: list[_SENTIMENT]
     capsar_version: _ConfigText = ""
-    trained_on: Annotated[_ConfigText, Field(validation_alias=AliasPath("trained_on", "train"))] = (
-        ""
-    )
-    license: Annotated[_ConfigText, Field(validation_alias=AliasPath("trained_on", "license"))] = ""
+    trained_on: _ConfigText = Field("", validation_alias=AliasPath("trained_on", "train"))
+    license: _ConfigText = Field("", validation_alias=AliasPath("trained_on", "license"))
 
 
 class RequestLimits(_Response, json_schema_serialization_defaults_required=True):

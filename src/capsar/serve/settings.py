@@ -55,9 +55,7 @@ def read_api_keys(path: Path) -> dict[str, str]:
                 "digits, a space and a name"
             )
     if not owners or sha256(b"").hexdigest() in owners:
-        raise ConfigError(
-            f"{str(path)!r} contains no API key or the hash of an empty one. Add a key to it."
-        )
+        raise ConfigError(f"{str(path)!r} has no API key, or the hash of an empty one: add a key")
     return owners
 
 
