@@ -14,8 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 from corpora import OPTIONS, assert_exactly_once, read_output, reviews, write
 
+from capsar.bulk.executors import ShardActor
+from capsar.bulk.job import Job
 from capsar.bulk.rows import read_text
 from capsar.bulk.run import EngineOptions, estimate, score
+from capsar.bulk.worker import WorkerSetup
 from capsar.errors import DataError
 
 ONE = EngineOptions(workers=1)
@@ -93,6 +96,9 @@ def test_kept_values_of_a_new_file_are_not_changed(tmp_path: Path) -> None:
         (pa.array([1.5], pa.float32()), pa.array([0.1], pa.float64()), False),
         (pa.array([0], pa.timestamp("us")), pa.array([1_700_000_000]), False),
         (pa.array([True]), pa.array([2]), False),
+        (pa.array([1]), pa.array([1_700_000_000], pa.timestamp("us")), False),
+        (pa.array([1.5]), pa.array(["4.50"]), True),
+        (pa.array([["a"]]), pa.array([[]]), True),
     ],
 )
 def test_kept_values_are_converted_only_without_loss(
@@ -104,6 +110,38 @@ def test_kept_values_are_converted_only_without_loss(
         pq.write_table(table, tmp_path / "in" / f"{name}.parquet")
         summary = score(tmp_path / "in", tmp_path / "out", OPTIONS, engine=ONE)
     assert bool(summary.unreadable) != is_kept
+
+
+def test_links_to_files_elsewhere_are_inputs(tmp_path: Path) -> None:
+    """As in a folder of DVC, where equal files are links to one object; also behind a link."""
+    (tmp_path / "in").mkdir()
+    write(tmp_path / "objects" / "a.csv", reviews(2))
+    (tmp_path / "in" / "m.csv").symlink_to("../objects/a.csv")
+    assert score(tmp_path / "in", tmp_path / "out", OPTIONS, engine=ONE).rows == 2
+    (tmp_path / "in" / "b.csv").symlink_to("../objects/a.csv")
+    assert score(tmp_path / "in", tmp_path / "out", OPTIONS, engine=ONE).rows == 4
+    (tmp_path / "alias").symlink_to(".")
+    write(tmp_path / "in" / "c" / "c.csv", reviews(3))
+    (tmp_path / "in" / "latest").symlink_to("c")
+    both = [tmp_path / "alias" / "in", tmp_path / "in" / "c" / "c.csv"]
+    assert score(both, tmp_path / "other", OPTIONS, engine=ONE).rows == 7
+
+
+def test_other_files_in_the_output_folder(tmp_path: Path) -> None:
+    """A table in the output is no input; one in the input is, even if the job is in place."""
+    write(tmp_path / "in" / "a.csv", reviews(2))
+    write(tmp_path / "in" / "b.parquet", reviews(3)).rename(tmp_path / "in" / "b.pq")
+    (tmp_path / "in" / "out").mkdir()
+    (tmp_path / "in" / "out" / "report.csv").write_text("aspect,number\nsoup,1\n")
+    assert score(tmp_path / "in", tmp_path / "in" / "out", OPTIONS, engine=ONE).rows == 5
+    assert score(tmp_path / "in" / "*.*", tmp_path / "in", OPTIONS, engine=ONE).rows == 5
+
+
+def test_large_setup_reaches_a_ray_actor(small_bundle: Path) -> None:
+    """A pipe holds 64 kB until somebody reads."""
+    options = replace(OPTIONS, keep=tuple(f"column {n}" for n in range(9_000)), model=small_bundle)
+    actor = ShardActor(WorkerSetup(Job.make(options, "/out"), "run", 60))
+    assert actor.receive() == ("ready", None)
 
 
 def test_pattern_and_uri_of_a_folder(tmp_path: Path) -> None:

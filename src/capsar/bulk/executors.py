@@ -190,9 +190,9 @@ class ShardActor:
 
     def __init__(self, setup: WorkerSetup) -> None:
         self._connection, theirs = Pipe()
-        self._connection.send(setup)
         requests = (theirs, lambda setup, report: Worker(setup, report).run)
         threading.Thread(target=processes.handle_requests, args=requests, daemon=True).start()
+        self._connection.send(setup)  # blocks if it is larger than the buffer of the pipe
 
     def send(self, task: Task) -> None:
         """Send a task to the worker."""

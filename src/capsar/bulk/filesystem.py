@@ -292,7 +292,7 @@ def _list_below(folder: str, pattern: str = "") -> list[InputFile]:
             continue
         if entry.is_file:
             found.append(_input_file(join(folder, inside), filesystem, entry))
-        elif pattern:
+        elif pattern and entry.type == fs.FileType.Directory:
             found += _list_below(join(folder, inside))
     return found
 

@@ -74,36 +74,40 @@ class PlannedFile:
 def find_files(inputs: Sequence[str], output: str) -> tuple[list[InputFile], list[str]]:
     """Return the supported files of the inputs, and the URIs of the others, sorted.
 
-    Parquet files in the output folder are not inputs, even if it is an input folder, nor are the
-    outputs of other jobs, unless an input has nothing else. A file that is found twice, by a link,
-    is read once.
+    Files in the output folder are not inputs, except those that are no Parquet files if it is the
+    input folder; nor are the outputs of other jobs, unless an input has nothing else. A link to a
+    file that is an input too is ignored.
 
     Raises:
         DataError: If an input does not exist, or is a file of an unknown format.
     """
-    files: dict[str, InputFile] = {}
+    files: dict[InputFile, str] = {}
+    direct: dict[str, InputFile] = {}
     ignored: set[str] = set()
-    own = filesystem.real_path(output) if output else None
+    own = filesystem.real_path(output) if output else ""
     for uri in map(filesystem.normalize, inputs):
+        root = filesystem.real_path(uri)
         supported: dict[InputFile, str] = {}
         for file in filesystem.list_inputs(uri):
             path = filesystem.real_path(file.uri)
+            is_below = own.startswith(f"{root}/") or filesystem.base_name(path).endswith(".parquet")
+            if filesystem.parent(path) == own and is_below:
+                continue
             try:
-                is_parquet = file_format(file.uri)[0] == "parquet"
+                file_format(file.uri)
+                supported[file] = path
             except DataError:
                 if file.uri == uri:
                     raise
                 ignored.add(file.uri)
-                continue
-            if not is_parquet or filesystem.parent(path) != own:
-                supported[file] = path
         for file in _without_outputs(supported):
-            path = supported[file]
-            if path == file.uri or path not in files:
-                files[path] = file
+            files[file] = supported[file]
+            if files[file] in (file.uri, root + file.uri.removeprefix(uri)):
+                direct.setdefault(files[file], file)
     if not files:
         raise DataError(f"No file in {', '.join(map(repr, inputs))} has a supported format")
-    return sorted(files.values(), key=lambda file: file.uri), sorted(ignored)
+    kept = [file for file, path in files.items() if direct.get(path, file) == file]
+    return sorted(kept, key=lambda file: file.uri), sorted(ignored)
 
 
 def _without_outputs(files: Iterable[InputFile]) -> list[InputFile]:

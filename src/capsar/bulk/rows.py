@@ -239,10 +239,7 @@ def _cast(table: pa.Table, schema: pa.Schema | None) -> pa.Table:
         if pa.types.is_nested(column.type) and field.type == pa.string():
             return pa.array(map(_as_string, column.to_pylist()), field.type)
         found = column.cast(field.type)
-        if field.type == pa.string() or pa.types.is_null(column.type):
-            return found
-        is_date = pa.types.is_integer(column.type) and pa.types.is_temporal(field.type)
-        if is_date or _without_nan(found.cast(column.type)) != _without_nan(column):
+        if not _is_lossless(column, found):
             raise pa.ArrowInvalid(f"{field.name} has type {column.type}")
         return found
 
@@ -255,6 +252,26 @@ def _cast(table: pa.Table, schema: pa.Schema | None) -> pa.Table:
         raise DataError(
             f"The kept columns cannot be converted to {types}, as in the output: {error}"
         ) from error
+
+
+def _is_lossless(column: pa.ChunkedArray, found: pa.ChunkedArray) -> bool:
+    """Return whether a column that was cast has the same values as before."""
+    before, after = column.type, found.type
+    if after == pa.string() or pa.types.is_null(before):
+        return True
+    if pa.types.is_string(before) and (pa.types.is_floating(after) or pa.types.is_temporal(after)):
+        return True  # 4.50 is 4.5
+    numbers, times = (
+        map(pa.types.is_integer, (before, after)),
+        map(pa.types.is_temporal, (before, after)),
+    )
+    if any(numbers) and any(times):
+        return False
+    try:
+        column, found = (_without_nan(each) for each in (column, found.cast(before)))
+    except pa.ArrowNotImplementedError:  # list<null>, of a file with empty lists only
+        return bool(found.to_pylist() == column.to_pylist())
+    return bool(found == column)
 
 
 def _without_nan(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -180,10 +180,12 @@ class Worker:
         """Yield the path of a temporary file, and publish the file under its final name."""
         folder = scratch_folder(self._job.output, self._setup.run_id)
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder) as scratch:
-            path = Path(scratch, "unfinished.parquet")
+        path = folder / f"{uuid.uuid4().hex}.parquet"  # no folder, which others could be listing
+        try:
             yield path
             filesystem.publish(path, target)
+        finally:
+            path.unlink(missing_ok=True)
 
 
 def scratch_folder(output: str, run_id: str) -> Path:
