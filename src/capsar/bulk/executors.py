@@ -83,14 +83,16 @@ class Pool:
         Raises:
             ArtifactError: If workers cannot start.
         """
-        while self._queue or any(slot.task for slot in self._slots):
+        while self._queue or self._finished or any(slot.task for slot in self._slots):
             self._assign_tasks()
+            finished, self._finished = self._finished, []
+            yield finished
+            if finished:  # tasks that follow from them may have been submitted
+                continue
             ready = self._engine.wait([slot.worker.connection for slot in self._slots])
             for slot in [slot for slot in self._slots if slot.worker.connection in ready]:
                 self._handle(slot, *slot.worker.receive())
             self._replace_silent()
-            finished, self._finished = self._finished, []
-            yield finished
 
     def close(self) -> None:
         """Kill all workers."""
