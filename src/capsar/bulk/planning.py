@@ -74,9 +74,9 @@ class PlannedFile:
 def find_files(inputs: Sequence[str], output: str) -> tuple[list[InputFile], list[str]]:
     """Return the supported files of the inputs, and the URIs of the others, sorted.
 
-    Files in the output folder are not inputs, except those that are no Parquet files if it is the
-    input folder; nor are the outputs of other jobs, unless an input has nothing else. A link to a
-    file that is an input too is ignored.
+    Files in an output folder below an input folder are not inputs. If both folders are the same,
+    only its Parquet files are not. The outputs of other jobs are inputs only if an input has
+    nothing else. A link to a file that is an input too is ignored.
 
     Raises:
         DataError: If an input does not exist, or is a file of an unknown format.
@@ -90,8 +90,8 @@ def find_files(inputs: Sequence[str], output: str) -> tuple[list[InputFile], lis
         supported: dict[InputFile, str] = {}
         for file in filesystem.list_inputs(uri):
             path = filesystem.real_path(file.uri)
-            is_below = own.startswith(f"{root}/") or filesystem.base_name(path).endswith(".parquet")
-            if filesystem.parent(path) == own and is_below:
+            is_parquet = filesystem.base_name(path).endswith(".parquet")
+            if filesystem.parent(path) == own and (is_parquet or own.startswith(f"{root}/")):
                 continue
             try:
                 file_format(file.uri)

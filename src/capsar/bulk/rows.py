@@ -261,12 +261,9 @@ def _is_lossless(column: pa.ChunkedArray, found: pa.ChunkedArray) -> bool:
         return True
     if pa.types.is_string(before) and (pa.types.is_floating(after) or pa.types.is_temporal(after)):
         return True  # 4.50 is 4.5
-    numbers, times = (
-        map(pa.types.is_integer, (before, after)),
-        map(pa.types.is_temporal, (before, after)),
-    )
-    if any(numbers) and any(times):
-        return False
+    types = (before, after)
+    if any(map(pa.types.is_integer, types)) and any(map(pa.types.is_temporal, types)):
+        return False  # the unit of the number is unknown
     try:
         column, found = (_without_nan(each) for each in (column, found.cast(before)))
     except pa.ArrowNotImplementedError:  # list<null>, of a file with empty lists only
