@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import hashlib
 import io
 import json
@@ -317,6 +318,9 @@ def test_analyze_reads_the_text_column_of_tables(small_bundle: Path, tmp_path: P
     (tmp_path / "r.xlsx").write_bytes(samples.xlsx(*rows))
     (tmp_path / "r.tsv").write_text("review\tstart\nFine, staff\t3\n")
     (tmp_path / "r.jsonl").write_text('{"review": "Cold soup.", "polarity": 9}\n{"review": null}\n')
+    (tmp_path / "r.csv.gz").write_bytes(gzip.compress((tmp_path / "r.csv").read_bytes()))
+    (tmp_path / "r.txt.gz").write_bytes(gzip.compress("Café\n".encode("latin-1")))
+    (tmp_path / "r.parquet").write_bytes(samples.parquet(review=["Cold soup.", None, "Café"]))
     options = (
         "--text-column",
         "review",
@@ -331,6 +335,9 @@ def test_analyze_reads_the_text_column_of_tables(small_bundle: Path, tmp_path: P
         ("r.tsv", ["Fine, staff"]),
         ("r.jsonl", ["Cold soup.", ""]),
         ("r.xlsx", ['Cold "soup",\nwarm tea.', "", "Café"]),
+        ("r.csv.gz", ['Cold "soup",\nwarm tea.', "", "Café"]),
+        ("r.txt.gz", ["Café"]),
+        ("r.parquet", ["Cold soup.", "", "Café"]),
     ):
         done = capsar("analyze", name, *options, "--model", small_bundle, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
@@ -350,9 +357,12 @@ def test_analyze_reads_the_text_column_of_tables(small_bundle: Path, tmp_path: P
         ("r.jsonl", b'{"review": "Cold soup."}\n', "no field 'text'; found ['review']"),
         ("r.jsonl", b'{"text": 7}\n', "must hold text, got int"),
         ("r.jsonl", b"Cold soup.\n", "line 1: not JSON"),
-        ("r.parquet", b"PAR1", "`capsar score` also reads Parquet"),
-        ("r.csv.gz", b"", "`capsar score` also reads Parquet"),
-        ("r.xml", b"<a/>", "expected CSV, TSV, Excel (.xlsx) or JSON Lines, or one text per line"),
+        ("r.json", b'[\n{"text": "Cold soup."}]', "a JSON array; write one object per line"),
+        ("r.parquet", b"PAR1", "r.parquet: the file: cannot be read: Parquet"),
+        ("r.parquet", samples.parquet(review=["Cold soup."]), "no column 'text'; found ['review']"),
+        ("r.csv.gz", gzip.compress(b"text\nCold soup.\n")[:-9], "cannot be read: Truncated"),
+        ("r.parquet.gz", b"", "expected CSV, TSV"),
+        ("r.xml", b"<a/>", "(.xlsx), Parquet or JSON Lines, or one text per line"),
         ("r.xls", b"", "expected CSV, TSV, Excel (.xlsx)"),
         ("r.xlsx", samples.xlsx(["review"]), "row 1 (the header): no column 'text'; found"),
         ("r.xlsx", samples.XLSX[:900], "r.xlsx: the file: not a readable workbook"),

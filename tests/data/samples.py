@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import zipfile
 
 import openpyxl
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 
 def semeval14(*sentences: str) -> bytes:
@@ -123,6 +126,21 @@ XLSX = xlsx(
     )
 )
 
+
+def parquet(**columns: list[object]) -> bytes:
+    """Return a Parquet file with row groups of two rows."""
+    stream = io.BytesIO()
+    pq.write_table(pa.table(columns), stream, row_group_size=2)
+    return stream.getvalue()
+
+
+PARQUET = parquet(
+    text=["The soup was cold.", "Nice staff.", "No label.", "Absent."],
+    aspect=["soup", "staff", None, "stew"],
+    polarity=["negative", "positive", None, "neutral"],
+    seen=[1, 2, 3, 4],
+)
+
 FILES = {
     "a.xml": SEMEVAL14,
     "b.xml": SEMEVAL16,
@@ -139,4 +157,6 @@ FILES = {
     "m.zip": zipped(pros=PLAIN),
     "n.unlabel": PLAIN,
     "o.xlsx": XLSX,
+    "p.parquet": PARQUET,
+    "q.csv.gz": gzip.compress(CSV, mtime=0),
 }

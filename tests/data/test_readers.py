@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import csv
 import datetime
 import io
@@ -14,6 +15,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import samples
 from hypothesis import HealthCheck, given, settings
@@ -23,7 +25,7 @@ from sizes import sized
 from capsar.data.excel import read_sheet
 from capsar.data.readers import Format, find_format, read_examples, read_rows
 from capsar.data.records import MAX_RECORD_BYTES, Notice
-from capsar.data.tables import Columns
+from capsar.data.tables import COMPRESSIONS, Columns
 from capsar.errors import (
     AspectNotFoundError,
     ConfigError,
@@ -556,6 +558,70 @@ def test_ambiguous_labels_are_refused(write: Write, labels: list[str], is_refuse
                 list(read_examples(path))
 
 
+def test_parquet(write: Write) -> None:
+    path = write("p.parquet", samples.PARQUET)
+    rows = list(read_rows(path))
+    assert annotations(rows) == [("soup", NEGATIVE), ("staff", POSITIVE), (None, None)]
+    assert [row.id for row in rows if isinstance(row, Example)] == ["row 0", "row 1", "row 2"]
+    assert [error.record for error in bad(rows)] == ["row 3"]
+    assert kinds(rows) == ["columns not read"]
+    (error,) = read_rows(path, columns=Columns(aspect="term"))
+    assert isinstance(error, FormatError)
+    assert "no column 'term'; found ['text', 'aspect'" in error.reason
+    for damaged in (
+        b"",
+        samples.PARQUET[:-20],
+        samples.PARQUET.replace(b"soup", b"\xff\xff\xff\xff"),
+    ):
+        assert bad(list(read_rows(write("p.parquet", damaged))))
+
+
+def test_a_row_of_parquet_that_is_not_utf8_does_not_affect_others(write: Write) -> None:
+    texts = [b"Cold soup.", b"caf\xe9", b"Warm tea."] * 1000
+    column = pa.array(texts, pa.binary()).view(pa.string())
+    rows = list(read_rows(write("a.parquet", samples.parquet(text=column))))
+    assert [row.text for row in rows if isinstance(row, Example)] == [
+        "Cold soup.",
+        "Warm tea.",
+    ] * 1000
+    assert [error.record for error in bad(rows)] == [f"row {i}" for i in range(1, 3000, 3)]
+
+
+def test_rows_of_parquet_can_hold_several_aspects(write: Write) -> None:
+    aspects = [{"aspect": "tea", "polarity": "neutral"}, {"aspect": "Slow", "polarity": "-1"}]
+    content = samples.parquet(text=["Slow tea.", "Nothing."], aspects=[aspects, []])
+    rows = list(read_rows(write("a.parquet", content), labeled=True))
+    assert annotations(rows) == [("tea", NEUTRAL), ("Slow", NEGATIVE), (None, None)]
+    content = samples.parquet(text=["Slow tea."], aspects=[[{"aspect": "tea"}]])
+    (*_, error) = read_rows(write("a.parquet", content), labeled=True)
+    assert isinstance(error, FormatError)
+    assert "no field 'polarity'" in error.reason
+
+
+@pytest.mark.parametrize(("ending", "name"), COMPRESSIONS.items())
+def test_compressed_tables_are_read_as_others(write: Write, ending: str, name: str) -> None:
+    for file, content in (
+        ("a.csv", samples.CSV),
+        ("a.tsv", b"text\tnote\nOne, two.\t1\n"),
+        ("a.jsonl", samples.JSONL),
+    ):
+        expected = list(read_rows(write(file, content)))
+        compressed = (
+            pa.compress(content, name, asbytes=True) if name != "bz2" else bz2.compress(content)
+        )
+        found = list(read_rows(write(file + ending, compressed)))
+        assert [repr(row).replace(ending, "") for row in found] == [repr(row) for row in expected]
+        assert bad(list(read_rows(write(file + ending, compressed[:-5]))))
+
+
+def test_without_pyarrow_the_extra_is_named(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("pyarrow", "pyarrow.parquet"):
+        monkeypatch.setitem(sys.modules, module, None)
+    for name in ("p.parquet", "q.csv.gz"):
+        with pytest.raises(MissingExtraError, match=r"pip install 'capsar\[bulk\]'"):
+            list(read_rows(write(name, samples.FILES[name])))
+
+
 def test_ambiguous_numbers_are_refused_in_json(write: Write) -> None:
     nested = b'{"text": "Slow tea", "aspects": [{"aspect": "tea", "polarity": 0}]}\n'
     assert "0 may mean" in bad(list(read_rows(write("k.jsonl", nested))))[0].reason
@@ -591,6 +657,8 @@ def test_bad_json_lines_are_reported(write: Write, line: bytes) -> None:
                 "plain",
                 "plain",
                 "xlsx",
+                "parquet",
+                "csv",
             ],
             strict=True,
         )

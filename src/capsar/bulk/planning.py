@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from capsar.bulk import filesystem
-from capsar.bulk.rows import check_file, file_format, group_ranges, group_sizes, open_parquet
+from capsar.bulk.rows import check_file, file_format, group_ranges, group_sizes
+from capsar.data.tables import open_parquet
 from capsar.errors import DataError, FormatError
 
 if TYPE_CHECKING:

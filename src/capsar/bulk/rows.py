@@ -8,11 +8,10 @@ from __future__ import annotations
 import csv
 import io
 import json
-import posixpath
 import re
 import sys
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -21,7 +20,15 @@ import pyarrow.parquet as pq
 
 from capsar.bulk import filesystem
 from capsar.data.records import describe_decode_error
-from capsar.data.tables import open_table, read_objects
+from capsar.data.tables import (
+    COMPRESSIONS,
+    TABLES,
+    open_parquet,
+    open_stream,
+    open_table,
+    read_objects,
+    table_format,
+)
 from capsar.errors import DataError, FormatError
 from capsar.schema import find_mentions
 
@@ -31,16 +38,8 @@ if TYPE_CHECKING:
     from capsar.bulk.job import ScoreOptions
     from capsar.data.tables import FieldsOrError
 
-_FORMATS = {
-    "parquet": (".parquet", ".pq"),
-    "csv": (".csv", ".tsv"),
-    "xlsx": (".xlsx",),
-    "jsonl": (".jsonl", ".ndjson", ".json"),
-}
-_COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 _MAX_BATCH_ROWS = 4096
 _MAX_BATCH_BYTES = 1 << 24
-_HEAD_BYTES = 1 << 20
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _REPLACED = re.compile("\ufffd")
 _TYPES = {"text": pa.string(), "aspects": pa.list_(pa.string())}
@@ -77,17 +76,13 @@ def file_format(uri: str) -> tuple[str, str | None]:
     Raises:
         DataError: If the extension is not supported.
     """
-    name, ending = posixpath.splitext(filesystem.base_name(uri).lower())
-    compression = _COMPRESSIONS.get(ending)
-    if compression:
-        ending = posixpath.splitext(name)[1]
-    for kind, endings in _FORMATS.items():
-        if ending in endings and not (compression and kind in ("parquet", "xlsx")):
-            return kind, compression
-    supported = ", ".join(ending for endings in _FORMATS.values() for ending in endings)
+    kind, compression = table_format(filesystem.base_name(uri))
+    if kind:
+        return kind, compression
     raise DataError(
-        f"Unknown format of {uri!r}. Supported extensions are {supported}; those of CSV "
-        f"and JSON Lines can be followed by {', '.join(_COMPRESSIONS)}. Save .xls files as .xlsx."
+        f"Unknown format of {uri!r}. Supported extensions are "
+        f"{', '.join(chain(*TABLES.values()))}; those of CSV and JSON Lines can be followed by "
+        f"{', '.join(COMPRESSIONS)}. Save .xls files as .xlsx."
     )
 
 
@@ -117,10 +112,7 @@ def check_file(uri: str, options: ScoreOptions) -> None:
 
 
 def _open(uri: str) -> io.BufferedReader:
-    stream, (_, compression) = filesystem.open_input(uri), file_format(uri)
-    if compression:
-        stream = pa.CompressedInputStream(stream, compression)
-    return io.BufferedReader(stream, _HEAD_BYTES)
+    return open_stream(filesystem.open_input(uri), file_format(uri)[1])
 
 
 def _open_records(
@@ -128,15 +120,9 @@ def _open_records(
 ) -> Iterator[FieldsOrError]:
     """Return the records of a CSV, Excel or JSON Lines file; check the columns if it has any."""
     kind, _ = file_format(uri)
-    if kind == "jsonl":
-        if re.match(rb"(\xef\xbb\xbf)?\s*\[\s*{", stream.peek()):
-            raise DataError(
-                "The file is a JSON array. Write one object per line, for example with "
-                "`jq -c '.[]'`."
-            )
-        return read_objects(stream, uri, encoding=options.encoding)
     header, records = open_table(stream, uri, kind=kind, encoding=options.encoding)
-    _check_columns(header, options)
+    if header is not None:
+        _check_columns(header, options)
     return records
 
 
@@ -264,6 +250,8 @@ def _is_lossless(column: pa.ChunkedArray, found: pa.ChunkedArray) -> bool:
     types = (before, after)
     if any(map(pa.types.is_integer, types)) and any(map(pa.types.is_temporal, types)):
         return False  # the unit of the number is unknown
+    if all(map(pa.types.is_timestamp, types)) and (before.tz is None) != (after.tz is None):
+        return False  # the time zone is unknown
     try:
         column, found = (_without_nan(each) for each in (column, found.cast(before)))
     except pa.ArrowNotImplementedError:  # list<null>, of a file with empty lists only
@@ -301,12 +289,6 @@ def write_converted(
         if len(table):
             writer.write_table(table)
     return group_sizes(pq.read_metadata(path))
-
-
-def open_parquet(stream: pa.NativeFile) -> pq.ParquetFile:
-    """Open a Parquet file; the old timestamps of Spark must not overflow as nanoseconds."""
-    options = {"buffer_size": 1 << 20, "pre_buffer": False}
-    return pq.ParquetFile(stream, coerce_int96_timestamp_unit="us", **options)
 
 
 def group_sizes(metadata: pq.FileMetaData) -> list[int]:

@@ -37,7 +37,7 @@ def analyze_command(  # noqa: PLR0913
         str,
         typer.Argument(
             metavar="TEXT|FILE|-",
-            help="A text; a file (one text per line, CSV, Excel or JSON Lines); or - for stdin.",
+            help="A text; a file (lines, CSV, Excel, JSON Lines, Parquet); or - for stdin.",
         ),
     ],
     *,
@@ -63,7 +63,7 @@ def analyze_command(  # noqa: PLR0913
         Path | None, typer.Option(help="Write the colored output to this file.")
     ] = None,
     text_column: Annotated[
-        str | None, typer.Option(help="In CSV, Excel and JSONL; default: text.")
+        str | None, typer.Option(help="In a table or JSON Lines; default: text.")
     ] = None,
     encoding: Annotated[str, typer.Option(help="Of files and standard input.")] = "utf-8",
     text: Annotated[

@@ -60,9 +60,9 @@ def check_command(  # noqa: PLR0913
         list[str], typer.Argument(metavar="PATH...", help="Files, folders or names of datasets.")
     ],
     *,
-    text_column: Annotated[str, typer.Option(help="Of CSV, Excel and JSONL.")] = "text",
-    aspect_column: Annotated[str, typer.Option(help="Of CSV, Excel and JSONL.")] = "aspect",
-    polarity_column: Annotated[str, typer.Option(help="Of CSV, Excel and JSONL.")] = "polarity",
+    text_column: Annotated[str, typer.Option(help="Of a table or JSON Lines.")] = "text",
+    aspect_column: Annotated[str, typer.Option(help="Of a table or JSON Lines.")] = "aspect",
+    polarity_column: Annotated[str, typer.Option(help="Of a table or JSON Lines.")] = "polarity",
     encoding: Annotated[str, typer.Option(help="Of CSV, JSONL and plain files.")] = "utf-8",
     overlaps: Annotated[
         bool, typer.Option(help="Look for sentences that two labeled files share.")

@@ -27,9 +27,9 @@ def evaluate_command(  # noqa: PLR0913
     *,
     dataset: Annotated[str, typer.Option(help="Evaluate on the test part of a dataset.")] = "",
     data: Annotated[Path | None, typer.Option(help="Evaluate on a labeled file.")] = None,
-    text_column: Annotated[str, typer.Option(help="Of CSV, Excel and JSONL.")] = "text",
-    aspect_column: Annotated[str, typer.Option(help="Of CSV, Excel and JSONL.")] = "aspect",
-    polarity_column: Annotated[str, typer.Option(help="Of CSV, Excel and JSONL.")] = "polarity",
+    text_column: Annotated[str, typer.Option(help="Of a table or JSON Lines.")] = "text",
+    aspect_column: Annotated[str, typer.Option(help="Of a table or JSON Lines.")] = "aspect",
+    polarity_column: Annotated[str, typer.Option(help="Of a table or JSON Lines.")] = "polarity",
     encoding: Annotated[str, typer.Option(help="Of CSV, JSONL and plain files.")] = "utf-8",
     robustness: Annotated[
         bool, typer.Option("--robustness", help="Also evaluate on rewritten sentences (ARTS).")

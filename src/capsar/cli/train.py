@@ -54,9 +54,9 @@ def train_command(  # noqa: PLR0913
         list[str] | None,
         typer.Option("--set", metavar="SECTION.NAME=VALUE", help="Change a setting; repeatable."),
     ] = None,
-    text_column: Annotated[str, typer.Option(help="In CSV, Excel and JSONL.")] = "text",
-    aspect_column: Annotated[str, typer.Option(help="In CSV, Excel and JSONL.")] = "aspect",
-    polarity_column: Annotated[str, typer.Option(help="In CSV, Excel and JSONL.")] = "polarity",
+    text_column: Annotated[str, typer.Option(help="In a table or JSON Lines.")] = "text",
+    aspect_column: Annotated[str, typer.Option(help="In a table or JSON Lines.")] = "aspect",
+    polarity_column: Annotated[str, typer.Option(help="In a table or JSON Lines.")] = "polarity",
     encoding: Annotated[str, typer.Option(help="Of CSV, JSONL and plain files.")] = "utf-8",
     threads: Annotated[int, typer.Option(help="CPU threads; 0 for torch's default.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
@@ -127,7 +127,7 @@ def _read_sections(config: Path | None, data: list[str]) -> dict[str, Any]:
             "Give either --data, as in `capsar train --init-from base --data reviews.csv --out "
             "runs/mine`, or a CONFIG.toml, and not both"
         )
-    if config and config.suffix in (".csv", ".tsv", ".xlsx", ".jsonl", ".xml"):
+    if config and config.suffix in (".csv", ".tsv", ".xlsx", ".jsonl", ".parquet", ".xml"):
         raise ConfigError(f"{str(config)!r} is not a configuration; to train on it, use --data")
     return read_config(config).as_dict() if config else {"data": {"train": data}}
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 import zipfile
 import zlib
 from enum import StrEnum
-from functools import partial
+from itertools import chain
 from lzma import LZMAError
 from pathlib import PurePath
 from typing import TYPE_CHECKING, BinaryIO, Literal
@@ -17,18 +18,19 @@ from capsar.data.formats import read_arts, read_bing_liu, read_plain, read_three
 from capsar.data.records import read_lines
 from capsar.data.tables import (
     HEADER,
+    TABLES,
     Columns,
     missing_column,
+    open_stream,
     open_table,
-    read_jsonl,
-    read_objects,
     read_table,
+    table_format,
 )
 from capsar.errors import ConfigError, DataError, FormatError
 from capsar.schema import Example
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from capsar.data.records import ReadItem
@@ -48,6 +50,7 @@ class Format(StrEnum):
     CSV = "csv"
     XLSX = "xlsx"
     JSONL = "jsonl"
+    PARQUET = "parquet"
     PLAIN = "plain"
 
 
@@ -56,14 +59,9 @@ _BY_SUFFIX = {
     ".json": Format.ARTS,
     ".raw": Format.THREE_LINE,
     ".seg": Format.THREE_LINE,
-    ".csv": Format.CSV,
-    ".tsv": Format.CSV,
-    ".xlsx": Format.XLSX,
-    ".jsonl": Format.JSONL,
-    ".ndjson": Format.JSONL,
     ".unlabel": Format.PLAIN,
 }
-_BINARY = (".parquet", ".pq", ".gz", ".bz2", ".zst", ".lz4", ".xz", ".zip", ".xls")
+_NOT_LINES = (".xml", ".raw", ".seg", ".parquet", ".pq", ".xlsx", ".xls", ".zip", ".xz")
 # What the zipfile module is known to raise on a damaged, encrypted or exotic archive.
 _ZIP_ERRORS = (
     zipfile.BadZipFile,
@@ -85,10 +83,10 @@ def find_format(path: Path) -> Format:
         FormatError: If the suffix is unknown, or the file cannot be opened.
     """
     suffix = path.suffix.lower()
-    if suffix in _BY_SUFFIX:
-        return _BY_SUFFIX[suffix]
+    if found := _BY_SUFFIX.get(suffix) or table_format(path.name)[0]:
+        return Format(found)
     if suffix not in (".txt", ".zip"):
-        known = ", ".join([*_BY_SUFFIX, ".txt", ".zip"])
+        known = ", ".join([*_BY_SUFFIX, *chain(*TABLES.values()), ".txt", ".zip"])
         hint = f"; {SAVE_AS}" if suffix == ".xls" else ""
         reason = f"unknown suffix {suffix!r}; known are {known}{hint}"
         raise FormatError(str(path), "the file", reason)
@@ -127,22 +125,28 @@ def read_rows(
         if path.suffix.lower() == ".zip":
             yield from _read_zip(path, found)
             return
-        read: Callable[..., Iterator[ReadItem]] | None = None
-        if found in HEADER:
-            read = partial(read_table, kind=found)
-        elif found is Format.JSONL:
-            read = read_jsonl
-        with path.open("rb") as stream:
-            if read:
-                yield from read(
-                    stream, str(path), columns=columns, encoding=encoding, labeled=labeled
+        with path.open("rb") as file, open_stream(file, table_format(path.name)[1]) as stream:
+            if found in TABLES:
+                yield from read_table(
+                    stream,
+                    str(path),
+                    kind=found,
+                    columns=columns,
+                    encoding=encoding,
+                    labeled=labeled,
                 )
             else:
                 yield from _read_stream(stream, str(path), found, encoding)
     except FormatError as error:
         yield error
-    except OSError as error:
+    except _read_errors() as error:
         yield FormatError(str(path), "the file", f"cannot be read: {error}")
+
+
+def _read_errors() -> tuple[type[Exception], ...]:
+    """Return what reading a damaged file raises; Arrow reads Parquet and compressed files."""
+    arrow = sys.modules.get("pyarrow")
+    return (OSError, arrow.ArrowException) if arrow else (OSError,)
 
 
 def read_examples(
@@ -159,9 +163,9 @@ def read_examples(
     Args:
         path: The file.
         format: Its format; inferred from its suffix and first lines if not given.
-        columns: The column or field names of a CSV, Excel or JSON Lines file.
+        columns: The column or field names of a table.
         encoding: The encoding of a CSV, JSON Lines, three-line or plain file.
-        labeled: Whether a CSV, Excel or JSON Lines file without labels is an error.
+        labeled: Whether a table without labels is an error.
         errors: `"raise"` stops at the first bad record; `"skip"` skips bad records and logs
             their number once.
 
@@ -189,41 +193,40 @@ def read_texts(
 
     Args:
         stream: The opened file.
-        path: Its name, whose suffix gives the format.
-        column: The column of a CSV, Excel or JSON Lines file that holds the texts.
+        path: Its name, which gives format and compression; one text per line if unknown.
+        column: The column, or the field of JSON Lines, that holds the texts.
         encoding: The encoding of the file.
 
     Raises:
         DataError: If the format has no texts by row or line.
         FormatError: At the first record that cannot be read.
     """
-    suffix = PurePath(path).suffix.lower()
-    texts: Iterable[str | FormatError]
-    match _BY_SUFFIX.get(suffix, Format.PLAIN):
-        case Format.CSV | Format.XLSX as kind:
-            header, records = open_table(stream, path, kind=kind, encoding=encoding)
-            if column not in header:
-                reason = missing_column(column, header, "text")
-                raise FormatError(path, HEADER[kind], reason)
+    kind, compression = table_format(path)
+    name = PurePath(path.lower())
+    if not kind and (name.with_suffix("") if compression else name).suffix in _NOT_LINES:
+        raise DataError(
+            f"Cannot read texts from {path!r}: expected CSV, TSV, Excel (.xlsx), Parquet or JSON "
+            "Lines, or one text per line."
+        )
+    try:
+        stream = open_stream(stream, compression)
+        if kind:
+            header, records = open_table(
+                stream, path, kind=kind, encoding=encoding, columns=(column,)
+            )
+            if header is not None and column not in header:
+                raise FormatError(path, HEADER[kind], missing_column(column, header, "text"))
+            texts = (_text_field(values, column, path, record) for record, values in records)
+        else:
             texts = (
-                values if isinstance(values, FormatError) else values[column] or ""
-                for _, values in records
+                line.error or line.text for line in read_lines(stream, path, encoding=encoding)
             )
-        case Format.JSONL:
-            objects = read_objects(stream, path, encoding=encoding)
-            texts = (_text_field(values, column, path, record) for record, values in objects)
-        case Format.PLAIN if suffix not in _BINARY:
-            lines = read_lines(stream, path, encoding=encoding)
-            texts = (line.error or line.text for line in lines)
-        case _:
-            raise DataError(
-                f"Cannot read texts from {path!r}: expected CSV, TSV, Excel (.xlsx) or JSON Lines, "
-                "or one text per line. `capsar score` also reads Parquet and compressed files."
-            )
-    for text in texts:
-        if isinstance(text, FormatError):
-            raise text
-        yield text
+        for text in texts:
+            if isinstance(text, FormatError):
+                raise text
+            yield text
+    except _read_errors() as error:
+        raise FormatError(path, "the file", f"cannot be read: {error}") from error
 
 
 def _text_field(

@@ -1,18 +1,23 @@
-"""Readers of users' own files: CSV, TSV or Excel with a header, and JSON Lines.
+"""Readers of users' own files: CSV, TSV, Excel and Parquet with columns, and JSON Lines.
 
 The fields, by their default names, are `text` (required), `aspect`, `polarity`, `start`, `end`,
 `id` and `category`. Without `start` and `end`, an aspect is every occurrence of its exact
-characters. A JSON line may instead hold a list `aspects` of objects with these fields.
+characters. A JSON line, or a row of Parquet, may instead hold a list `aspects` of objects with
+these fields.
 """
 
 from __future__ import annotations
 
 import csv
+import io
 import json
+import posixpath
+import re
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from itertools import zip_longest
+from itertools import count, zip_longest
+from pathlib import PurePath
 from typing import Any, BinaryIO
 
 from capsar.data.excel import SheetRow, read_sheet
@@ -25,14 +30,25 @@ from capsar.data.records import (
     read_lines,
     recover,
 )
-from capsar.errors import DataError, FormatError
+from capsar.errors import DataError, FormatError, MissingExtraError
 from capsar.schema import AspectSpan, Example, find_mentions
 
-HEADER = {"csv": "line 1 (the header)", "xlsx": "row 1 (the header)"}
+TABLES = {
+    "parquet": (".parquet", ".pq"),
+    "csv": (".csv", ".tsv"),
+    "xlsx": (".xlsx",),
+    "jsonl": (".jsonl", ".ndjson", ".json"),
+}
+"""The endings of file names, by format."""
+COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
+HEADER = {"csv": "line 1 (the header)", "xlsx": "row 1 (the header)", "parquet": "the schema"}
 """Position of the column names, by format."""
 _OPTIONS = ("text", "aspect", "polarity")
 """Fields whose column is named by a command-line option: --text-column and so on."""
 
+_NESTED = "aspects"
+_BATCH_ROWS = 1024
+_BUFFER_BYTES = 1 << 20
 _MAX_FIELD_CHARS = MAX_RECORD_BYTES
 """How far the parser looks for the end of a quoted field."""
 
@@ -44,7 +60,7 @@ _CsvRecord = tuple[str, list[str], FormatError | None]
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The column (CSV, Excel) or field (JSON Lines) that holds each field of an example."""
+    """The column, or the field of JSON Lines, that holds each field of an example."""
 
     text: str = "text"
     aspect: str = "aspect"
@@ -67,8 +83,49 @@ class Columns:
         }
 
 
+def table_format(name: str) -> tuple[str, str | None]:
+    """Return the format of a table, or an empty string, and the compression that a name implies."""
+    stem, ending = posixpath.splitext(name.lower())
+    compression = COMPRESSIONS.get(ending)
+    if compression:
+        ending = posixpath.splitext(stem)[1]
+    kind = next((kind for kind, endings in TABLES.items() if ending in endings), "")
+    return "" if compression and kind in ("parquet", "xlsx") else kind, compression
+
+
+def open_stream(stream: BinaryIO, compression: str | None) -> io.BufferedReader:
+    """Return the content of a file, decompressed.
+
+    Raises:
+        MissingExtraError: If it is compressed and the extra `bulk` is not installed.
+    """
+    if compression:
+        try:
+            import pyarrow
+        except ImportError as error:
+            raise MissingExtraError("bulk", "Reading compressed files") from error
+        stream = pyarrow.CompressedInputStream(stream, compression)
+    elif isinstance(stream, io.BufferedReader):
+        return stream  # a second buffer would wait for more than the first line of a pipe
+    return io.BufferedReader(stream, _BUFFER_BYTES)  # type: ignore[arg-type]
+
+
+def open_parquet(stream: BinaryIO) -> Any:  # noqa: ANN401  (Arrow has no types)
+    """Open a Parquet file; the old timestamps of Spark must not overflow as nanoseconds.
+
+    Raises:
+        MissingExtraError: If the extra `bulk` is not installed.
+    """
+    try:
+        from pyarrow.parquet import ParquetFile
+    except ImportError as error:
+        raise MissingExtraError("bulk", "Reading Parquet") from error
+    options = {"buffer_size": _BUFFER_BYTES, "pre_buffer": False}
+    return ParquetFile(stream, coerce_int96_timestamp_unit="us", **options)
+
+
 def read_table(
-    stream: BinaryIO,
+    stream: io.BufferedReader,
     path: str,
     *,
     kind: str,
@@ -76,47 +133,93 @@ def read_table(
     encoding: str = "utf-8",
     labeled: bool = False,
 ) -> Iterator[ReadItem]:
-    """Yield the items of a CSV or Excel file with a header.
+    """Yield the items of a file of one of the formats `TABLES`.
 
     Raises:
-        FormatError: If the header cannot be used; with `labeled`, also if it lacks labels.
+        FormatError: If it lacks a column; with `labeled`, also if it lacks labels. Of JSON Lines,
+            and of Parquet with lists of aspects, the polarity and each column that was named.
     """
-    header, records = open_table(stream, path, kind=kind, encoding=encoding)
-    try:
-        _check_header(header, columns, labeled=labeled)
-    except DataError as error:
-        raise FormatError(path, HEADER[kind], str(error)) from None
-    for name in (columns.aspect, columns.polarity):
-        if name not in header:
-            yield Notice(HEADER[kind], f"no column {name!r}")
-    ignored = [name for name in header if name not in asdict(columns).values()]
-    if ignored:
-        yield Notice(HEADER[kind], "columns not read", ", ".join(map(repr, ignored)))
+    known = {*asdict(columns).values(), _NESTED}
+    header, records = open_table(stream, path, kind=kind, encoding=encoding, columns=known)
+    is_nested = header is None or (kind == "parquet" and _NESTED in header)
+    missing = columns.required(labeled=labeled) if is_nested else {}
+    if header is not None and not is_nested:
+        yield from _check_header(header, columns, path, kind, labeled=labeled)
+    read = _read_object if is_nested else _read_fields
+    found: dict[str, None] = {}
     labels: set[str] = set()
     for record, values in records:
         if isinstance(values, FormatError):
             yield values
-        else:
-            yield from recover(_read_fields(values, columns, path, record, labels))
+            continue
+        if missing:
+            names = _field_names(values)
+            found |= dict.fromkeys(names)
+            missing = {field: name for field, name in missing.items() if name not in names}
+        yield from recover(read(values, columns, path, record, labels))
+    for field, name in missing.items():
+        if found:
+            raise FormatError(
+                path, "the file", missing_column(name, list(found), field, kind="field")
+            )
     _check_labels(labels, path)
 
 
 def open_table(
-    stream: BinaryIO, path: str, *, kind: str, encoding: str
-) -> tuple[list[str], Iterator[FieldsOrError]]:
-    """Return the column names of a file of kind `csv` or `xlsx`, and an iterator over its records.
+    stream: io.BufferedReader,
+    path: str,
+    *,
+    kind: str,
+    encoding: str,
+    columns: Collection[str] = (),
+) -> tuple[list[str] | None, Iterator[FieldsOrError]]:
+    """Return the column names of a file, `None` for JSON Lines, and an iterator over its records.
+
+    Args:
+        stream: The opened file.
+        path: Its name, for messages.
+        kind: Its format, one of `TABLES`.
+        encoding: The encoding of CSV and JSON Lines.
+        columns: The columns of Parquet to read.
 
     Raises:
         FormatError: If the header cannot be read.
     """
-    if kind == "csv":
-        return open_csv(stream, path, encoding=encoding)
+    match kind:
+        case "csv":
+            return open_csv(stream, path, encoding=encoding)
+        case "jsonl":
+            if re.match(rb"(\xef\xbb\xbf)?\s*\[\s*{", stream.peek()):
+                reason = "a JSON array; write one object per line, for example with `jq -c '.[]'`"
+                raise FormatError(path, "the file", reason)
+            return None, read_objects(stream, path, encoding=encoding)
+        case "parquet":
+            file = open_parquet(stream)
+            header = file.schema_arrow.names
+            return header, _parquet_records(file, path, [c for c in header if c in columns])
     rows = read_sheet(stream, path)
     _, cells = next(rows, (0, []))
     if not cells:
         raise FormatError(path, "the file", "no rows in the first sheet; others are not read")
     names = [(cell or "").strip() for cell in cells]
     return [name for name in names if name], _sheet_records(names, rows)
+
+
+def _parquet_records(
+    file: Any,  # noqa: ANN401
+    path: str,
+    columns: list[str],
+) -> Iterator[FieldsOrError]:
+    """Yield the fields of each row; one with a value that is not UTF-8 does not affect others."""
+    numbers = count()
+    for batch in file.iter_batches(_BATCH_ROWS, columns=columns, use_threads=False):
+        for index, number in zip(range(len(batch)), numbers, strict=False):
+            fields: dict[str, Any] | FormatError
+            try:
+                (fields,) = batch.slice(index, 1).to_pylist()
+            except ValueError as error:
+                fields = FormatError(path, f"row {number}", f"cannot be read: {error}")
+            yield f"row {number}", fields
 
 
 def _sheet_records(names: list[str], rows: Iterator[SheetRow]) -> Iterator[FieldsOrError]:
@@ -140,7 +243,7 @@ def open_csv(
     source = _CsvLines(read_lines(stream, path, encoding=encoding))
     first_line = next(source, "")
     source.retry()
-    tab_separated = path.lower().removesuffix(".gz").endswith(".tsv")
+    tab_separated = ".tsv" in PurePath(path.lower()).suffixes[-2:]
     delimiter = max("\t" if tab_separated else ",;\t|", key=first_line.count)
     records = _parse_csv(source, path, delimiter)
     _, cells, error = next(records, ("", [], None))
@@ -258,7 +361,23 @@ class _CsvLines(Iterator[str]):
         return f"line {first}" if last == first else f"lines {first} to {last}"
 
 
-def _check_header(header: list[str], columns: Columns, *, labeled: bool) -> None:
+def _check_header(
+    header: list[str], columns: Columns, path: str, kind: str, *, labeled: bool
+) -> Iterator[Notice]:
+    """Yield notices about columns; raise a FormatError if the columns cannot be used."""
+    try:
+        _check_columns(header, columns, labeled=labeled)
+    except DataError as error:
+        raise FormatError(path, HEADER[kind], str(error)) from None
+    for name in (columns.aspect, columns.polarity):
+        if name not in header:
+            yield Notice(HEADER[kind], f"no column {name!r}")
+    ignored = [name for name in header if name not in asdict(columns).values()]
+    if ignored:
+        yield Notice(HEADER[kind], "columns not read", ", ".join(map(repr, ignored)))
+
+
+def _check_columns(header: list[str], columns: Columns, *, labeled: bool) -> None:
     for field, name in ({"text": columns.text} | columns.required(labeled=labeled)).items():
         if name not in header:
             raise DataError(missing_column(name, header, field))
@@ -277,39 +396,6 @@ def missing_column(name: str, found: list[str], field: str, *, kind: str = "colu
     """Return a message that lists the columns found and names the option to use."""
     option = f"; choose the {field} {kind} with --{field}-column" if field in _OPTIONS else ""
     return f"no {kind} {name!r}; found {found!r}{option}"
-
-
-def read_jsonl(
-    stream: BinaryIO,
-    path: str,
-    *,
-    columns: Columns = Columns(),
-    encoding: str = "utf-8",
-    labeled: bool = False,
-) -> Iterator[ReadItem]:
-    """Yield the items of a JSON Lines file.
-
-    Raises:
-        FormatError: If no record has a field that was named; with `labeled`, also the polarity.
-    """
-    missing = columns.required(labeled=labeled)
-    found: dict[str, None] = {}
-    labels: set[str] = set()
-    for record, values in read_objects(stream, path, encoding=encoding):
-        if isinstance(values, FormatError):
-            yield values
-            continue
-        if missing:
-            names = _field_names(values)
-            found |= dict.fromkeys(names)
-            missing = {field: name for field, name in missing.items() if name not in names}
-        yield from recover(_read_object(values, columns, path, record, labels))
-    for field, name in missing.items():
-        if found:
-            raise FormatError(
-                path, "the file", missing_column(name, list(found), field, kind="field")
-            )
-    _check_labels(labels, path)
 
 
 def read_objects(stream: BinaryIO, path: str, *, encoding: str) -> Iterator[FieldsOrError]:
@@ -336,8 +422,8 @@ def read_objects(stream: BinaryIO, path: str, *, encoding: str) -> Iterator[Fiel
 
 
 def _field_names(values: dict[str, Any]) -> list[str]:
-    """Return the names of a JSON record's fields, those of its aspects included."""
-    aspects = values.get("aspects")
+    """Return the names of a record's fields, those of its aspects included."""
+    aspects = values.get(_NESTED)
     nested = aspects if isinstance(aspects, list) else []
     return [name for item in (values, *nested) if isinstance(item, dict) for name in item]
 
@@ -345,7 +431,7 @@ def _field_names(values: dict[str, Any]) -> list[str]:
 def _read_object(
     values: dict[str, Any], columns: Columns, path: str, record: str, labels: set[str]
 ) -> Iterator[ReadItem]:
-    aspects = values.get("aspects")
+    aspects = values.get(_NESTED)
     if aspects is None:
         yield from _read_fields(values, columns, path, record, labels)
         return
