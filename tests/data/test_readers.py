@@ -8,6 +8,7 @@ import datetime
 import io
 import json
 import logging
+import math
 import subprocess
 import sys
 import time
@@ -574,6 +575,17 @@ def test_parquet(write: Write) -> None:
         samples.PARQUET.replace(b"soup", b"\xff\xff\xff\xff"),
     ):
         assert bad(list(read_rows(write("p.parquet", damaged))))
+
+
+def test_integers_that_a_data_frame_stores_as_floats_are_read(write: Write) -> None:
+    columns = {"start": [4.0, None], "end": [8.0, math.nan], "polarity": [-1.0, None]}
+    path = write("a.parquet", samples.parquet(text=["The soup.", "Nothing."], **columns))
+    first, second = read_examples(path)
+    assert (first.aspect, first.polarity) == ("soup", NEGATIVE)
+    assert (second.spans, second.polarity) == ((), None)
+    content = samples.parquet(text=["The soup."], aspect=["soup"], polarity=[0.5])
+    (error,) = bad(list(read_rows(write("a.parquet", content))))
+    assert "'0.5' is not a polarity" in error.reason
 
 
 def test_a_row_of_parquet_that_is_not_utf8_does_not_affect_others(write: Write) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import posixpath
 import re
 from collections import deque
@@ -216,10 +217,20 @@ def _parquet_records(
         for index, number in zip(range(len(batch)), numbers, strict=False):
             fields: dict[str, Any] | FormatError
             try:
-                (fields,) = batch.slice(index, 1).to_pylist()
+                (values,) = batch.slice(index, 1).to_pylist()
+                fields = {name: _as_integer(value) for name, value in values.items()}
             except ValueError as error:
                 fields = FormatError(path, f"row {number}", f"cannot be read: {error}")
             yield f"row {number}", fields
+
+
+def _as_integer(value: object) -> object:
+    """Return an integer for 1.0 and null for NaN: data frames store integers with gaps as such."""
+    if not isinstance(value, float):
+        return value
+    if math.isnan(value):
+        return None
+    return int(value) if value.is_integer() else value
 
 
 def _sheet_records(names: list[str], rows: Iterator[SheetRow]) -> Iterator[FieldsOrError]:
