@@ -291,7 +291,7 @@ def test_queue_is_limited_by_characters_of_work() -> None:
         assert not batcher.is_full
         assert not batcher.has_room(1001 - pending)
         assert not batcher.is_full  # other requests may be smaller
-        assert batcher.retry_after_seconds() == 1
+        assert batcher.reject() == 1
         recorder.may_continue.set()
         await asyncio.gather(first, second)
         assert batcher.has_room(10**9)
@@ -337,3 +337,24 @@ def test_stuck_batch_is_detected() -> None:
         assert not batcher.is_stuck(0.01)
 
     with_batcher(play)
+
+
+def test_event_loop_rests_once_between_rounds_of_rejections(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rests: list[float] = []
+    sleep = time.sleep
+
+    def rest(seconds: float) -> None:
+        rests.append(seconds)
+        sleep(seconds)
+
+    monkeypatch.setattr(time, "sleep", rest)
+
+    async def play(batcher: Batcher, _: Recorder) -> None:
+        for _ in range(3):
+            assert {batcher.reject() for _ in range(50)} == {1}
+            await asyncio.sleep(0)  # a round of the event loop
+
+    with_batcher(play)
+    assert rests == [0.005] * 3

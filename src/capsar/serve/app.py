@@ -58,7 +58,6 @@ class Service:
         self.metrics = Metrics()
         sources, backend = settings.sources, settings.backend
         self.analyzers = {name: load(source, backend=backend) for name, source in sources.items()}
-        self._works = True
         self._pool = ThreadPoolExecutor(1, "capsar-split")  # one: more would delay the event loop
         self.batcher = Batcher(
             self._run_tasks,
@@ -114,11 +113,9 @@ class Service:
 
     async def status(self) -> Response:
         """Report whether the service works; restart it if not."""
-        worked, self._works = self._works, not self.batcher.is_stuck(_STUCK_SECONDS)
-        if self._works:
+        if not self.batcher.is_stuck(_STUCK_SECONDS):
             return PlainTextResponse("ok\n")
-        if worked:
-            _LOGGER.error("the service does not work")
+        _LOGGER.error("the service does not work")
         message = f"A batch has been running for {_STUCK_SECONDS:g} s. Restart the service."
         return error_response(503, message, name="not_working")
 

@@ -40,6 +40,7 @@ _MIN_BATCH_CHARS = 8_192
 _SLICES_PER_BATCH = 4
 _MAX_RETRY_SECONDS = 30
 _NEARLY_FULL = 0.9
+_REST_SECONDS = 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,7 @@ class Batcher:
         self._pending_slices = 0.0  # the first slice of each of them
         self._recent_chars, self._recent_seconds = _INITIAL_CHARS_PER_SECOND, 1.0
         self._is_full = False
+        self._rest_end = 0.0
 
     def has_room(self, chars: int) -> bool:
         """Return whether so much work can be queued; an empty queue accepts any amount.
@@ -130,9 +132,8 @@ class Batcher:
         if self._pending_slices + min(chars, self._slice_chars) > self.queue_chars:
             self._is_full = True
             return False
-        in_time = self._chars_per_second * self.threads * self.deadline / 2
-        fits = self._pending_chars + chars <= max(self.queue_chars, in_time)
-        return fits or chars <= self._slice_chars
+        most = max(self.queue_chars, self._chars_per_second * self.threads * self.deadline / 2)
+        return chars <= max(self._slice_chars, most - self._pending_chars)
 
     @property
     def is_full(self) -> bool:
@@ -140,8 +141,17 @@ class Batcher:
         self._is_full &= self._pending_slices > _NEARLY_FULL * self.queue_chars
         return self._is_full
 
-    def retry_after_seconds(self) -> int:
-        """Return when there will be room again, estimated from the recent speed."""
+    def reject(self) -> int:
+        """Count a rejected request; return after how many seconds there may be room again.
+
+        Each round of the event loop interrupts an inference thread, and costs more than a rejection
+        in it. So the loop sleeps before the next round, and then handles many requests in it. The
+        threads have work until then, since the queue is full.
+        """
+        self.metrics.shed.inc()
+        if time.monotonic() > self._rest_end:  # once per round
+            self._rest_end = time.monotonic() + _REST_SECONDS
+            asyncio.get_running_loop().call_soon(time.sleep, _REST_SECONDS)
         seconds = math.ceil(self._pending_chars / self._chars_per_second / self.threads)
         return min(max(1, seconds), _MAX_RETRY_SECONDS)
 

@@ -36,9 +36,8 @@ _PROTECTED = ("/v1/", "/metrics")
 
 
 def busy_response(batcher: Batcher) -> Response:
-    """Count a rejected request, and return 503 with the time after which to retry."""
-    batcher.metrics.shed.inc()
-    seconds = str(batcher.retry_after_seconds())
+    """Reject a request: return 503 with the time after which to retry."""
+    seconds = str(batcher.reject())
     message = f"The queue is full. Retry in {seconds} s."
     return error_response(_BUSY, message, headers={"retry-after": seconds})
 
@@ -78,11 +77,10 @@ class RequestMiddleware:
         if status < 400:  # noqa: PLR2004
             self.metrics.latency.labels(route).observe(seconds)
         level = logging.DEBUG if status == _BUSY or route in _QUIET_ROUTES else logging.INFO
-        if not _LOGGER.isEnabledFor(level):  # rejecting a request must be cheap
-            return
-        fields = {"method": scope["method"], "route": route, "status": status}
-        fields |= {"ms": round(1000 * seconds, 1)} | scope[LOG_FIELDS]
-        _LOGGER.log(level, "request", extra={"fields": fields})
+        if _LOGGER.isEnabledFor(level):  # rejecting a request must be cheap
+            fields = {"method": scope["method"], "route": route, "status": status}
+            fields |= {"ms": round(1000 * seconds, 1)} | scope[LOG_FIELDS]
+            _LOGGER.log(level, "request", extra={"fields": fields})
 
 
 def _route_path(scope: Scope) -> str:
