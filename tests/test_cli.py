@@ -357,7 +357,11 @@ def test_analyze_reads_the_text_column_of_tables(small_bundle: Path, tmp_path: P
         ("r.jsonl", b'{"review": "Cold soup."}\n', "no field 'text'; found ['review']"),
         ("r.jsonl", b'{"text": 7}\n', "must hold text, got int"),
         ("r.jsonl", b"Cold soup.\n", "line 1: not JSON"),
-        ("r.json", b'[\n{"text": "Cold soup."}]', "a JSON array; write one object per line"),
+        (
+            "r.json",
+            b'[\n{"text": "Cold soup."}]',
+            "The file is a JSON array. Write one object per line",
+        ),
         ("r.parquet", b"PAR1", "r.parquet: the file: cannot be read: Parquet"),
         ("r.parquet", samples.parquet(review=["Cold soup."]), "no column 'text'; found ['review']"),
         ("r.csv.gz", gzip.compress(b"text\nCold soup.\n")[:-9], "cannot be read: Truncated"),

@@ -250,8 +250,11 @@ def test_options_can_be_corrected_when_no_worker_could_start(tmp_path: Path) -> 
 
 def test_json_array_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('[\n{"review": "good"}\n]')
-    with pytest.raises(DataError, match="JSON array; write one object per line"):
+    with pytest.raises(DataError, match=r"JSON array\. Write one object per line"):
         score(tmp_path / "a.json", tmp_path / "out", OPTIONS, engine=ONE)
+    (tmp_path / "b.json").write_text('[\n{"review": "good"}\n]')
+    with pytest.raises(DataError, match="JSON array"):
+        score(tmp_path, tmp_path / "out", OPTIONS, engine=ONE)
 
 
 def test_lock_files_of_excel_are_ignored(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import csv
 import datetime
+import gzip
 import io
 import json
 import logging
@@ -17,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import samples
 from hypothesis import HealthCheck, given, settings
@@ -577,6 +579,68 @@ def test_parquet(write: Write) -> None:
         assert bad(list(read_rows(write("p.parquet", damaged))))
 
 
+def test_values_of_parquet_that_cannot_be_read_are_bad_records(write: Write) -> None:
+    """A date out of range, bytes that are text or are not, and a value that is too long."""
+    when = pa.array([0, 2**62, None, None, None]).cast(pa.timestamp("us"))
+    long = "x" * (MAX_RECORD_BYTES + 1)
+    texts = [b"One.", b"Two.", b"caf\xe9", b"", long.encode()]
+    rows = list(read_rows(write("a.parquet", samples.parquet(text=texts, id=when))))
+    assert [row.text for row in rows if isinstance(row, Example)] == ["One."]
+    assert [error.record for error in bad(rows)] == ["row 1", "row 2", "row 3", "row 4"]
+    stream = io.BytesIO()
+    pq.write_table(pa.table({"text": ["One."]}), stream, store_schema=False)
+    content = stream.getvalue().replace(b"text", b"te\xff\xff")
+    (error,) = bad(list(read_rows(write("a.parquet", content))))
+    assert "not UTF-8" in error.reason
+
+
+def test_a_repeated_long_value_of_parquet_does_not_fill_memory(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": ["x " * 2**20] * 100}), path)  # 200 MB
+    assert path.stat().st_size < 100_000
+    code = (
+        "import resource, sys\nfrom pathlib import Path\nimport pyarrow.parquet\n"
+        "from capsar.data.readers import read_rows\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "assert sum(1 for _ in read_rows(Path(sys.argv[1]))) >= 100\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, check=True)
+    assert int(done.stdout) < 80_000
+
+
+def test_aspects_of_parquet_are_read_as_in_json(write: Write) -> None:
+    """Arrow fills the fields that a struct does not have with nulls, which hide nothing."""
+    lines = [
+        {"text": "The soup.", "category": "food", "aspects": [{"start": 4, "end": 8}]},
+        {"text": "Nice room.", "aspects": [{"aspect": "room", "polarity": 1, "category": "b"}]},
+    ]
+    numbers = dict.fromkeys(("start", "end", "polarity"), pa.float64())
+    fields = pa.struct({"aspect": pa.string(), "category": pa.string()} | numbers)
+    schema = pa.schema({"text": pa.string(), "category": pa.string(), "aspects": pa.list_(fields)})
+    stream = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(lines, schema), stream)
+    content = "\n".join(map(json.dumps, lines)).encode()
+    facts = [
+        [(row.text, row.spans, row.polarity, row.category) for row in read_examples(path)]
+        for path in (write("a.jsonl", content), write("a.parquet", stream.getvalue()))
+    ]
+    assert facts[0] == facts[1]
+    assert [category for *_, category in facts[0]] == ["food", "b"]
+
+
+def test_parquet_with_aspects_names_the_column_that_is_missing(write: Write) -> None:
+    aspects = [[{"aspect": "tea"}]]
+    (error,) = read_rows(write("a.parquet", samples.parquet(review=["Slow tea."], aspects=aspects)))
+    assert isinstance(error, FormatError)
+    assert "no column 'text'; found ['review', 'aspects']" in error.reason
+    content = samples.parquet(text=["Slow tea."], aspect=["tea"], aspects=[["tea", "cup"]])
+    (notice, example) = read_rows(write("a.parquet", content))
+    assert isinstance(notice, Notice)
+    assert isinstance(example, Example)
+    assert example.aspect == "tea"
+
+
 def test_integers_that_a_data_frame_stores_as_floats_are_read(write: Write) -> None:
     columns = {"start": [4.0, None], "end": [8.0, math.nan], "polarity": [-1.0, None]}
     path = write("a.parquet", samples.parquet(text=["The soup.", "Nothing."], **columns))
@@ -608,6 +672,27 @@ def test_rows_of_parquet_can_hold_several_aspects(write: Write) -> None:
     (*_, error) = read_rows(write("a.parquet", content), labeled=True)
     assert isinstance(error, FormatError)
     assert "no field 'polarity'" in error.reason
+
+
+def test_the_delimiter_of_a_name_with_two_endings(write: Write) -> None:
+    for name in ("a.tsv.csv", "a.csv.tsv.csv"):
+        (example,) = read_examples(write(name, b"text,id\nGood tea.,1\n"))
+        assert example.id == "1"
+
+
+def test_a_json_array_is_reported(write: Write) -> None:
+    (error,) = read_rows(write("a.jsonl", b'[\n{"text": "good"}]'))
+    assert isinstance(error, FormatError)
+    assert "is a JSON array" in error.reason
+
+
+@pytest.mark.parametrize("name", ["a.xml", "c.json", "d.raw", "f.txt", "g.txt", "n.unlabel"])
+def test_compressed_files_have_the_format_of_their_content(write: Write, name: str) -> None:
+    path = write(name, samples.FILES[name])
+    compressed = write(f"{name}.gz", gzip.compress(samples.FILES[name]))
+    assert find_format(compressed) == find_format(path)
+    found, expected = (repr(list(read_rows(each))) for each in (compressed, path))
+    assert found.replace(".gz", "") == expected
 
 
 @pytest.mark.parametrize(("ending", "name"), COMPRESSIONS.items())

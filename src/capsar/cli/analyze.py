@@ -25,10 +25,7 @@ if TYPE_CHECKING:
     Results = Iterator[tuple[str, list[AspectSentiment]]]
     """Each text with its aspects."""
 
-_FILE_SUFFIXES = {
-    ".txt", ".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".md", ".gz", ".zip", ".xml", ".parquet",
-    ".xlsx",
-}  # fmt: skip
+_FILE_SUFFIXES = {".txt", ".md", ".zip", ".xml"}
 _COLORS = {"negative": (200, 60, 60), "neutral": (120, 120, 120), "positive": (40, 140, 70)}
 
 
@@ -111,6 +108,7 @@ def analyze_command(  # noqa: PLR0913
 
 def _open(source: str, *, is_file: bool) -> BinaryIO | None:
     """Open a file or standard input; return None if the argument is a text."""
+    from capsar.data.tables import COMPRESSIONS, table_format
     from capsar.errors import ConfigError
 
     if source == "-":
@@ -126,7 +124,8 @@ def _open(source: str, *, is_file: bool) -> BinaryIO | None:
         raise ConfigError(f"{source!r} is a folder; name a file, or add --text if it is a text")
     if exists:
         return path.open("rb")
-    looks_like_file = path.suffix in _FILE_SUFFIXES or os.sep in source
+    is_named = path.suffix.lower() in {*_FILE_SUFFIXES, *COMPRESSIONS} or table_format(source)[0]
+    looks_like_file = is_named or os.sep in source
     if is_file or (looks_like_file and not any(map(str.isspace, source))):
         raise ConfigError(f"There is no file {source!r}; if it is a text, add --text")
     return None

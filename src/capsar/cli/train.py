@@ -120,6 +120,7 @@ def _needing_torch() -> Iterator[None]:
 def _read_sections(config: Path | None, data: list[str]) -> dict[str, Any]:
     """Return the sections of the configuration, from a file or from `--data`."""
     from capsar.config import read_config
+    from capsar.data.tables import table_format
     from capsar.errors import ConfigError
 
     if (config is None) == (not data):
@@ -127,7 +128,7 @@ def _read_sections(config: Path | None, data: list[str]) -> dict[str, Any]:
             "Give either --data, as in `capsar train --init-from base --data reviews.csv --out "
             "runs/mine`, or a CONFIG.toml, and not both"
         )
-    if config and config.suffix in (".csv", ".tsv", ".xlsx", ".jsonl", ".parquet", ".xml"):
+    if config and (table_format(config.name)[0] or config.suffix == ".xml"):
         raise ConfigError(f"{str(config)!r} is not a configuration; to train on it, use --data")
     return read_config(config).as_dict() if config else {"data": {"train": data}}
 

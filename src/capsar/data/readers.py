@@ -17,6 +17,7 @@ from capsar.data.excel import SAVE_AS
 from capsar.data.formats import read_arts, read_bing_liu, read_plain, read_three_line, read_xml
 from capsar.data.records import read_lines
 from capsar.data.tables import (
+    COMPRESSIONS,
     HEADER,
     TABLES,
     Columns,
@@ -61,9 +62,9 @@ _BY_SUFFIX = {
     ".seg": Format.THREE_LINE,
     ".unlabel": Format.PLAIN,
 }
-_NOT_LINES = (".xml", ".raw", ".seg", ".parquet", ".pq", ".xlsx", ".xls", ".zip", ".xz")
+_NOT_LINES = (".xml", ".raw", ".seg", ".parquet", ".pq", ".xlsx", ".xls", ".zip", ".xz", ".tar")
 # What the zipfile module is known to raise on a damaged, encrypted or exotic archive.
-_ZIP_ERRORS = (
+_ZIP_ERRORS: tuple[type[Exception], ...] = (
     zipfile.BadZipFile,
     zlib.error,
     LZMAError,
@@ -82,17 +83,19 @@ def find_format(path: Path) -> Format:
     Raises:
         FormatError: If the suffix is unknown, or the file cannot be opened.
     """
-    suffix = path.suffix.lower()
-    if found := _BY_SUFFIX.get(suffix) or table_format(path.name)[0]:
+    kind, compression = table_format(path.name)
+    suffix = PurePath(path.stem if compression else path.name).suffix.lower()
+    if found := _BY_SUFFIX.get(suffix) or kind:
         return Format(found)
-    if suffix not in (".txt", ".zip"):
-        known = ", ".join([*_BY_SUFFIX, *chain(*TABLES.values()), ".txt", ".zip"])
+    if suffix != ".txt" and path.suffix.lower() != ".zip":
+        endings = dict.fromkeys([*_BY_SUFFIX, *chain(*TABLES.values()), ".txt", ".zip"])
+        known = f"{', '.join(endings)}; text files can be followed by {', '.join(COMPRESSIONS)}"
         hint = f"; {SAVE_AS}" if suffix == ".xls" else ""
         reason = f"unknown suffix {suffix!r}; known are {known}{hint}"
         raise FormatError(str(path), "the file", reason)
     try:
         start = _read_start(path)
-    except (OSError, *_ZIP_ERRORS) as error:
+    except _ZIP_ERRORS + _read_errors() as error:
         raise FormatError(str(path), "the file", f"cannot be opened: {error}") from error
     if b"$T$" in start:
         return Format.THREE_LINE
@@ -139,6 +142,8 @@ def read_rows(
                 yield from _read_stream(stream, str(path), found, encoding)
     except FormatError as error:
         yield error
+    except DataError as error:
+        yield FormatError(str(path), "the file", str(error))
     except _read_errors() as error:
         yield FormatError(str(path), "the file", f"cannot be read: {error}")
 
@@ -290,7 +295,7 @@ def _members(archive: zipfile.ZipFile) -> list[str]:
 def _read_start(path: Path) -> bytes:
     """Return the first bytes of a file, or of the first text file of an archive."""
     if path.suffix.lower() != ".zip":
-        with path.open("rb") as stream:
+        with path.open("rb") as file, open_stream(file, table_format(path.name)[1]) as stream:
             return stream.read(_SNIFFED_BYTES)
     with zipfile.ZipFile(path) as archive:
         for member in _members(archive):

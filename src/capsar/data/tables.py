@@ -48,7 +48,7 @@ _OPTIONS = ("text", "aspect", "polarity")
 """Fields whose column is named by a command-line option: --text-column and so on."""
 
 _NESTED = "aspects"
-_BATCH_ROWS = 1024
+_BATCH_ROWS = 64
 _BUFFER_BYTES = 1 << 20
 _MAX_FIELD_CHARS = MAX_RECORD_BYTES
 """How far the parser looks for the end of a quoted field."""
@@ -111,8 +111,12 @@ def open_stream(stream: BinaryIO, compression: str | None) -> io.BufferedReader:
     return io.BufferedReader(stream, _BUFFER_BYTES)  # type: ignore[arg-type]
 
 
-def open_parquet(stream: BinaryIO) -> Any:  # noqa: ANN401  (Arrow has no types)
+def open_parquet(stream: BinaryIO, columns: Collection[str] = ()) -> Any:  # noqa: ANN401
     """Open a Parquet file; the old timestamps of Spark must not overflow as nanoseconds.
+
+    Args:
+        stream: The opened file.
+        columns: Columns in whose batches a value that is repeated takes memory only once.
 
     Raises:
         MissingExtraError: If the extra `bulk` is not installed.
@@ -121,7 +125,8 @@ def open_parquet(stream: BinaryIO) -> Any:  # noqa: ANN401  (Arrow has no types)
         from pyarrow.parquet import ParquetFile
     except ImportError as error:
         raise MissingExtraError("bulk", "Reading Parquet") from error
-    options = {"buffer_size": _BUFFER_BYTES, "pre_buffer": False}
+    options: dict[str, Any] = {"buffer_size": _BUFFER_BYTES, "pre_buffer": False}
+    options["read_dictionary"] = list(columns)
     return ParquetFile(stream, coerce_int96_timestamp_unit="us", **options)
 
 
@@ -144,10 +149,12 @@ def read_table(
     header, records = open_table(stream, path, kind=kind, encoding=encoding, columns=known)
     is_nested = header is None or (kind == "parquet" and _NESTED in header)
     missing = columns.required(labeled=labeled) if is_nested else {}
+    if header is not None and is_nested and columns.text not in header:
+        raise FormatError(path, HEADER[kind], missing_column(columns.text, header, "text"))
     if header is not None and not is_nested:
         yield from _check_header(header, columns, path, kind, labeled=labeled)
     read = _read_object if is_nested else _read_fields
-    found: dict[str, None] = {}
+    found = dict.fromkeys(header or ())
     labels: set[str] = set()
     for record, values in records:
         if isinstance(values, FormatError):
@@ -176,6 +183,8 @@ def open_table(
 ) -> tuple[list[str] | None, Iterator[FieldsOrError]]:
     """Return the column names of a file, `None` for JSON Lines, and an iterator over its records.
 
+    A column `aspects` of Parquet is only included if it holds lists of structs.
+
     Args:
         stream: The opened file.
         path: Its name, for messages.
@@ -184,6 +193,7 @@ def open_table(
         columns: The columns of Parquet to read.
 
     Raises:
+        DataError: If the file is a JSON array.
         FormatError: If the header cannot be read.
     """
     match kind:
@@ -191,13 +201,13 @@ def open_table(
             return open_csv(stream, path, encoding=encoding)
         case "jsonl":
             if re.match(rb"(\xef\xbb\xbf)?\s*\[\s*{", stream.peek()):
-                reason = "a JSON array; write one object per line, for example with `jq -c '.[]'`"
-                raise FormatError(path, "the file", reason)
+                raise DataError(
+                    "The file is a JSON array. Write one object per line, for example with "
+                    "`jq -c '.[]'`."
+                )
             return None, read_objects(stream, path, encoding=encoding)
         case "parquet":
-            file = open_parquet(stream)
-            header = file.schema_arrow.names
-            return header, _parquet_records(file, path, [c for c in header if c in columns])
+            return _open_parquet_table(stream, path, columns)
     rows = read_sheet(stream, path)
     _, cells = next(rows, (0, []))
     if not cells:
@@ -206,31 +216,68 @@ def open_table(
     return [name for name in names if name], _sheet_records(names, rows)
 
 
+def _open_parquet_table(
+    stream: BinaryIO, path: str, columns: Collection[str]
+) -> tuple[list[str], Iterator[FieldsOrError]]:
+    try:
+        schema = open_parquet(stream).schema_arrow
+        header = [c.name for c in schema if c.name != _NESTED or _has_fields(c.type)]
+    except UnicodeDecodeError as error:
+        raise FormatError(path, HEADER["parquet"], "a name of a column is not UTF-8") from error
+    known = [name for name in header if name in columns]
+    file = open_parquet(stream, [name for name in known if name != _NESTED])
+    return header, _parquet_records(file, path, known)
+
+
+def _has_fields(type_: Any) -> bool:  # noqa: ANN401
+    """Return whether an Arrow type is a list of structs."""
+    import pyarrow
+
+    types = pyarrow.types
+    is_list = types.is_list(type_) or types.is_large_list(type_)
+    return bool(is_list and types.is_struct(type_.value_type))
+
+
 def _parquet_records(
     file: Any,  # noqa: ANN401
     path: str,
     columns: list[str],
 ) -> Iterator[FieldsOrError]:
-    """Yield the fields of each row; one with a value that is not UTF-8 does not affect others."""
+    """Yield the fields of each row; one that cannot be read does not affect others."""
     numbers = count()
     for batch in file.iter_batches(_BATCH_ROWS, columns=columns, use_threads=False):
         for index, number in zip(range(len(batch)), numbers, strict=False):
             fields: dict[str, Any] | FormatError
             try:
                 (values,) = batch.slice(index, 1).to_pylist()
-                fields = {name: _as_integer(value) for name, value in values.items()}
-            except ValueError as error:
+                fields = {name: _as_json(value) for name, value in values.items()}
+            except (ValueError, OverflowError) as error:
                 fields = FormatError(path, f"row {number}", f"cannot be read: {error}")
             yield f"row {number}", fields
 
 
-def _as_integer(value: object) -> object:
-    """Return an integer for 1.0 and null for NaN: data frames store integers with gaps as such."""
-    if not isinstance(value, float):
-        return value
-    if math.isnan(value):
-        return None
-    return int(value) if value.is_integer() else value
+def _as_json(value: object) -> object:
+    """Return a value of Parquet as JSON would have it.
+
+    Data frames store integers with gaps as floats with NaN, and structs have a null for each field
+    that is missing.
+
+    Raises:
+        ValueError: If the value is longer than a record can be, or bytes that are not UTF-8.
+    """
+    match value:
+        case float():
+            return None if math.isnan(value) else int(value) if value.is_integer() else value
+        case list():
+            return [_as_json(item) for item in value]
+        case dict():
+            fields = ((name, _as_json(item)) for name, item in value.items())
+            return {name: item for name, item in fields if item is not None}
+        case str() | bytes() if len(value) > MAX_RECORD_BYTES:
+            raise ValueError(f"a value is longer than {MAX_RECORD_BYTES} characters")
+        case bytes():
+            return value.decode()
+    return value
 
 
 def _sheet_records(names: list[str], rows: Iterator[SheetRow]) -> Iterator[FieldsOrError]:
@@ -254,7 +301,8 @@ def open_csv(
     source = _CsvLines(read_lines(stream, path, encoding=encoding))
     first_line = next(source, "")
     source.retry()
-    tab_separated = ".tsv" in PurePath(path.lower()).suffixes[-2:]
+    name = PurePath(path.lower())
+    tab_separated = (name.with_suffix("") if name.suffix in COMPRESSIONS else name).suffix == ".tsv"
     delimiter = max("\t" if tab_separated else ",;\t|", key=first_line.count)
     records = _parse_csv(source, path, delimiter)
     _, cells, error = next(records, ("", [], None))

@@ -36,7 +36,7 @@ _INITIAL_CHARS_PER_SECOND = 5_000.0
 _DECAY = 0.8
 """The weight of a batch in the speed, relative to that of the next one."""
 _BATCH_SECONDS = 0.25
-_MIN_BATCH_CHARS = 8_192
+_MIN_CHARS = 8_192
 _SLICES_PER_BATCH = 4
 _MAX_RETRY_SECONDS = 30
 _NEARLY_FULL = 0.9
@@ -118,8 +118,7 @@ class Batcher:
         self._pending_chars = 0  # of all requests that are queued or in progress
         self._pending_slices = 0.0  # the first slice of each of them
         self._recent_chars, self._recent_seconds = _INITIAL_CHARS_PER_SECOND, 1.0
-        self._is_full = False
-        self._rest_end = 0.0
+        self._is_full = self._rests = False
 
     def has_room(self, chars: int) -> bool:
         """Return whether so much work can be queued; an empty queue accepts any amount.
@@ -149,11 +148,15 @@ class Batcher:
         threads have work until then, since the queue is full.
         """
         self.metrics.shed.inc()
-        if time.monotonic() > self._rest_end:  # once per round
-            self._rest_end = time.monotonic() + _REST_SECONDS
-            asyncio.get_running_loop().call_soon(time.sleep, _REST_SECONDS)
+        if not self._rests:
+            self._rests = True
+            asyncio.get_running_loop().call_soon(self._rest)
         seconds = math.ceil(self._pending_chars / self._chars_per_second / self.threads)
         return min(max(1, seconds), _MAX_RETRY_SECONDS)
+
+    def _rest(self) -> None:
+        time.sleep(_REST_SECONDS)
+        self._rests = False
 
     def is_stuck(self, seconds: float) -> bool:
         """Return whether a batch has been running for so long."""
@@ -192,8 +195,7 @@ class Batcher:
 
     @property
     def _batch_chars(self) -> float:
-        in_time = self._chars_per_second * _BATCH_SECONDS
-        return min(max(in_time, _MIN_BATCH_CHARS), self.max_batch_chars)
+        return min(max(self._chars_per_second * _BATCH_SECONDS, _MIN_CHARS), self.max_batch_chars)
 
     @property
     def _slice_chars(self) -> float:
