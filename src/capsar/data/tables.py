@@ -16,6 +16,7 @@ import posixpath
 import re
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import count, zip_longest
 from pathlib import PurePath
@@ -111,12 +112,8 @@ def open_stream(stream: BinaryIO, compression: str | None) -> io.BufferedReader:
     return io.BufferedReader(stream, _BUFFER_BYTES)  # type: ignore[arg-type]
 
 
-def open_parquet(stream: BinaryIO, columns: Collection[str] = ()) -> Any:  # noqa: ANN401
+def open_parquet(stream: BinaryIO) -> Any:  # noqa: ANN401  (Arrow has no types)
     """Open a Parquet file; the old timestamps of Spark must not overflow as nanoseconds.
-
-    Args:
-        stream: The opened file.
-        columns: Columns in whose batches a value that is repeated takes memory only once.
 
     Raises:
         MissingExtraError: If the extra `bulk` is not installed.
@@ -125,8 +122,7 @@ def open_parquet(stream: BinaryIO, columns: Collection[str] = ()) -> Any:  # noq
         from pyarrow.parquet import ParquetFile
     except ImportError as error:
         raise MissingExtraError("bulk", "Reading Parquet") from error
-    options: dict[str, Any] = {"buffer_size": _BUFFER_BYTES, "pre_buffer": False}
-    options["read_dictionary"] = list(columns)
+    options = {"buffer_size": _BUFFER_BYTES, "pre_buffer": False}
     return ParquetFile(stream, coerce_int96_timestamp_unit="us", **options)
 
 
@@ -147,7 +143,7 @@ def read_table(
     """
     known = {*asdict(columns).values(), _NESTED}
     header, records = open_table(stream, path, kind=kind, encoding=encoding, columns=known)
-    is_nested = header is None or (kind == "parquet" and _NESTED in header)
+    is_nested = header is None or (kind == "parquet" and _has_objects(stream, columns))
     missing = columns.required(labeled=labeled) if is_nested else {}
     if header is not None and is_nested and columns.text not in header:
         raise FormatError(path, HEADER[kind], missing_column(columns.text, header, "text"))
@@ -182,8 +178,6 @@ def open_table(
     columns: Collection[str] = (),
 ) -> tuple[list[str] | None, Iterator[FieldsOrError]]:
     """Return the column names of a file, `None` for JSON Lines, and an iterator over its records.
-
-    A column `aspects` of Parquet is only included if it holds lists of structs.
 
     Args:
         stream: The opened file.
@@ -220,22 +214,22 @@ def _open_parquet_table(
     stream: BinaryIO, path: str, columns: Collection[str]
 ) -> tuple[list[str], Iterator[FieldsOrError]]:
     try:
-        schema = open_parquet(stream).schema_arrow
-        header = [c.name for c in schema if c.name != _NESTED or _has_fields(c.type)]
+        file = open_parquet(stream)
+        header = file.schema_arrow.names
     except UnicodeDecodeError as error:
         raise FormatError(path, HEADER["parquet"], "a name of a column is not UTF-8") from error
-    known = [name for name in header if name in columns]
-    file = open_parquet(stream, [name for name in known if name != _NESTED])
-    return header, _parquet_records(file, path, known)
+    return header, _parquet_records(file, path, [name for name in header if name in columns])
 
 
-def _has_fields(type_: Any) -> bool:  # noqa: ANN401
-    """Return whether an Arrow type is a list of structs."""
+def _has_objects(stream: BinaryIO, columns: Columns) -> bool:
+    """Return whether a Parquet file has a column `aspects` with lists of structs."""
     import pyarrow
 
-    types = pyarrow.types
-    is_list = types.is_list(type_) or types.is_large_list(type_)
-    return bool(is_list and types.is_struct(type_.value_type))
+    schema = open_parquet(stream).schema_arrow
+    if _NESTED in asdict(columns).values() or schema.names.count(_NESTED) != 1:
+        return False
+    item = getattr(schema.field(_NESTED).type, "value_type", None)
+    return isinstance(item, pyarrow.StructType)
 
 
 def _parquet_records(
@@ -263,7 +257,7 @@ def _as_json(value: object) -> object:
     that is missing.
 
     Raises:
-        ValueError: If the value is longer than a record can be, or bytes that are not UTF-8.
+        ValueError: If the value is longer than a record can be.
     """
     match value:
         case float():
@@ -276,7 +270,8 @@ def _as_json(value: object) -> object:
         case str() | bytes() if len(value) > MAX_RECORD_BYTES:
             raise ValueError(f"a value is longer than {MAX_RECORD_BYTES} characters")
         case bytes():
-            return value.decode()
+            with suppress(UnicodeDecodeError):
+                return value.decode()
     return value
 
 
